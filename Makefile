@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo java test warm check lint format types imports unit campaign golden fuzz bench kafka broker delta iceberg lock clean
+.PHONY: help setup demo java test warm check lint format types imports unit campaign faults golden fuzz bench kafka broker delta iceberg lock clean
 
 # Java starts some twenty times in the tests, sooner with an archive of Spark's classes (docs/spark.md).
 ARCHIVE := WEFT_CLASS_ARCHIVE=1 XDG_CACHE_HOME=$(CURDIR)/$(VENV)/cache
@@ -14,6 +14,7 @@ ARCHIVE := WEFT_CLASS_ARCHIVE=1 XDG_CACHE_HOME=$(CURDIR)/$(VENV)/cache
 PYTEST := SPARK_LOCAL_IP=127.0.0.1 $(ARCHIVE) $(BIN)/pytest -n 2 --dist load --maxschedchunk 1
 SEED := $(or $(SEED),$(shell date +%s))
 SCALE ?= 20
+FAULT_SCALE = $(or $(filter-out 20,$(SCALE)),11)
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +65,15 @@ campaign: $(READY) java warm ## Run all tests on many random cases, others each 
 	@echo "make campaign SEED=$(SEED) SCALE=$(SCALE)"
 	$(PYTEST) --seed $(SEED) --scale $(SCALE) || \
 		{ echo "to repeat it: make campaign SEED=$(SEED) SCALE=$(SCALE)"; exit 1; }
+
+FAULTS := tests/recovery/test_faults.py tests/recovery/test_suspended.py tests/recovery/test_places.py \
+	tests/recovery/test_log_losses.py tests/unit/service/test_promises.py
+faults: $(READY) java ## Tell 500 random stories of faults and kills, others each time; SEED=... SCALE=... repeats them
+	@echo "make faults SEED=$(SEED) SCALE=$(FAULT_SCALE)"
+	$(PYTEST) --seed $(SEED) --scale $(FAULT_SCALE) $(FAULTS) -m "not spark" || \
+		{ echo "to repeat it: make faults SEED=$(SEED) SCALE=$(FAULT_SCALE)"; exit 1; }
+	$(PYTEST) --seed $(SEED) tests/recovery -m "spark and not slow" || \
+		{ echo "to repeat it: make faults SEED=$(SEED) SCALE=$(FAULT_SCALE)"; exit 1; }
 
 format: $(READY) ## Format the code and fix what can be fixed
 	$(BIN)/ruff format .

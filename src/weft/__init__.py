@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from weft.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from weft.errors import WeftError
+    from weft.errors import SuspendedError, WeftError
     from weft.logical.catalog import Catalog
     from weft.logical.punctuation import Punctuation
     from weft.logical.query import Query
@@ -67,6 +67,7 @@ __all__ = [
     "Statistics",
     "Stream",
     "StreamStatistics",
+    "SuspendedError",
     "WeftError",
     "Weights",
     "choice",
@@ -110,6 +111,7 @@ _HOMES = {
     "Statistics": "weft.stats.statistics",
     "Stream": "weft.logical.schema",
     "StreamStatistics": "weft.stats.statistics",
+    "SuspendedError": "weft.errors",
     "WeftError": "weft.errors",
     "Weights": "weft.optimizer.cost",
     "choice": "weft.sources.rate",

@@ -17,11 +17,14 @@ __all__ = [
     "PipelineError",
     "PlanError",
     "QueryError",
+    "ResultLimitError",
     "SinkError",
     "SourceError",
+    "SparkError",
     "SqlError",
     "StateError",
     "StatisticsError",
+    "SuspendedError",
     "WeftError",
     "nearest",
 ]
@@ -39,7 +42,7 @@ class WeftError(Exception):
 
     def __str__(self) -> str:
         lines = [f"{self.stage}: {self.message}", *self.excerpt()]
-        if self.hint:
+        if isinstance(self.hint, str) and self.hint:
             lines.append(f"hint: {self.hint}")
         return "\n".join(lines)
 
@@ -138,15 +141,44 @@ class PipelineError(WeftError):
 
 
 class SourceError(WeftError):
-    """An input is described wrongly, or what it delivers is not what was declared."""
+    """An input is described wrongly, or what it delivers is not what was declared.
+
+    ``stream`` is the stream that cannot be read, where a session met it while it read.
+    """
 
     stage = "source"
+
+    def __init__(self, message: str, *, hint: str | None = None, stream: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.stream = stream
 
 
 class SinkError(WeftError):
     """An output is described wrongly, or cannot take the results."""
 
     stage = "sink"
+
+
+class ResultLimitError(SinkError):
+    """An output has taken as much as it may: its query is stopped, since no more can ever be given to it."""
+
+
+class SuspendedError(WeftError):
+    """Queries are suspended: their results are kept until their sinks can take them, or their streams be read."""
+
+    stage = "query"
+
+
+class ResultError(WeftError):
+    """A query has stopped before its results were complete: it failed, or it reached a limit."""
+
+    stage = "result"
+
+
+class SparkError(WeftError):
+    """Spark, or the Java that it runs on, is not there any more."""
+
+    stage = "Spark"
 
 
 class StateError(WeftError):

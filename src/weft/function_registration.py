@@ -68,7 +68,7 @@ def with_expectations(
     check(cost, int | float | None, StatisticsError, "a cost", "use a number of seconds per row")
     if selectivity is not None and function.returns != BOOLEAN:
         raise StatisticsError(
-            f"function {function.name} gives {function.returns}, which lets nothing through or not",
+            f"function {function.name} gives a {function.returns} and is no condition, so it has no selectivity",
             hint=f'session.selectivity("{function.name}(…) > 0.5", …) takes a condition',
         )
     costs = {} if cost is None else {function.name: cost}

@@ -1,4 +1,4 @@
-"""Paths that users give, as paths of this machine's file system.
+"""Paths that users give, as paths of this machine's file system; the path on which processes of ours find modules.
 
 Guarantees: what comes out is absolute, so that it means the same place when the working directory has changed, and in
 Spark's tasks.
@@ -6,11 +6,38 @@ Spark's tasks.
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-__all__ = ["local_path"]
+__all__ = ["local_path", "own_python"]
+
+
+def own_python(module: str, *arguments: str) -> list[str]:
+    """The command by which a process of Weft's own runs a module.
+
+    The process finds what this one finds, but neither the working directory nor that of a program is on its path: a
+    file of a user's there, such as `types.py`, cannot take the place of a library. Where Weft itself is found comes
+    last.
+    """
+    beside = {os.path.realpath(one) for one in ("", os.path.dirname(sys.argv[0]))}
+    found = [one for one in sys.path if one and os.path.realpath(one) not in beside]
+    paths = [*found, str(Path(__file__).parents[1])]
+    code = (
+        f"import sys; sys.path += [one for one in {paths!r} if one not in sys.path]; "
+        "sys.argv = sys.argv[1:]; from runpy import run_module; "
+        "run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+    )
+    return [
+        sys.executable,
+        "-I",
+        "-c",
+        code,
+        module,
+        *arguments,
+    ]  # -I: without PYTHONPATH and working directory
 
 
 def local_path(path: str | Path) -> Path | None:

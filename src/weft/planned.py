@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from weft.errors import ConfigError
+from weft.arguments import checked
+from weft.errors import ConfigError, ResultError
 from weft.logical.flatten import Note
 from weft.logical.ordering import Ordering
 from weft.logical.query import Query
@@ -51,6 +52,9 @@ class Owner(Protocol):
     def query_progress(self, name: str) -> QueryProgress:
         """How a query is getting on."""
 
+    def failure_of(self, name: str) -> ResultError | None:
+        """Why the results of a query are not complete and never will be; None unless it failed or reached a limit."""
+
     def frame_of(self, name: str) -> Any:
         """A streaming DataFrame over the results of a query."""
 
@@ -83,6 +87,7 @@ class PlannedQuery:
         """What is expected of users' functions."""
         return calls_of(self.query, self.session.statistics)
 
+    @checked(ConfigError)
     def explain(self, observed: Observation | None = None) -> str:
         """The plan as text: stores, probe orders, expected rates and costs, beside what was observed of them."""
         given = (self.graph, self.name, self.strategy, observed, self.query, self.calls, self.ordering)
@@ -93,11 +98,16 @@ class PlannedQuery:
         return diagram(self.graph)
 
     def results(self) -> pa.Table:
-        """What is in the query's memory sink."""
+        """What is in the query's memory sink; raises a `ResultError` if the query failed or reached a limit.
+
+        What it gave before is still in ``query.sink``.
+        """
         if not isinstance(self.sink, MemorySink):
             raise ConfigError(
                 f"query {self.name} does not keep its results", hint="use sink=weft.to_memory()"
             )
+        if (failure := self.session.failure_of(self.name)) is not None:
+            raise failure
         return self.sink.results()
 
     def dataframe(self) -> Any:

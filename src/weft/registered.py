@@ -103,8 +103,8 @@ class Registered:
                 )
 
     def restore(self, loop: Loop, session: Owner, strategy: str) -> None:
-        """Take in the queries that were added while an earlier run went on, and that run again now."""
-        for name, request in loop.active_queries.requests.items():
+        """Take in the queries that were asked for while an earlier run went on, and that run again now, or will."""
+        for name, request in loop.known.items():
             if name not in self.queries and not is_inner(request):
                 query = request.query.renamed(dict(request.names))
                 order = request.ordering and request.ordering.renamed(dict(request.names))

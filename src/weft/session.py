@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.arguments import checked
 from weft.errors import ConfigError, QueryError, nearest
 from weft.logical.catalog import Catalog
 from weft.logical.flatten import Note
@@ -22,7 +23,7 @@ from weft.optimizer.space import Options
 from weft.planned import PlannedQuery
 from weft.planning import Planner
 from weft.ports.sink import Sink
-from weft.previewing import Preview, preview_query
+from weft.previewing import CompareQuestion, Preview, PreviewQuestion, preview_question
 from weft.progress_bar import progress_bar
 from weft.query_graphs import QueryGraphs
 from weft.registered import Registered, request_of
@@ -140,6 +141,7 @@ class Session(SessionRelations, SessionViews):
         quick = self._settings.adapt != "off"
         return Planner(self._known_for, self.options, self._settings.joint, quick=quick)
 
+    @checked(QueryError, but=("text", "name", "strategy", "order", "precision"))
     def query(
         self,
         text: str | Builder,
@@ -175,8 +177,10 @@ class Session(SessionRelations, SessionViews):
         starts = planned.sink is not None and self._last_run is None
         self._registered.add(planned, request, None if starts else alone)
 
+    @checked(QueryError)
     def frame_of(self, name: str) -> Any:
         """A streaming DataFrame over the results of a query; see `PlannedQuery.dataframe`."""
+        self._check_query(name)
         planned = self._registered.queries[name]
         if planned.sink is None:
             planned = replace(planned, sink=frame_sink(self._settings, name, planned.ordering))
@@ -195,6 +199,7 @@ class Session(SessionRelations, SessionViews):
         planned, request = wishes.request(chosen, text, parsed, catalog, self.options, self)
         return replace(planned, notes=notes), request
 
+    @checked(QueryError, but=("text", "name", "strategy", "order", "precision"))
     def preview(
         self,
         text: str | Builder,
@@ -207,13 +212,22 @@ class Session(SessionRelations, SessionViews):
     ) -> Preview:
         """The plan that a query would get now, and what it would share with those that run; nothing changes."""
         wishes = Wishes(None, strategy, False, emit_unmatched_after, order, precision)
+        return self.preview_question(text, wishes, cross=cross).answer()
+
+    def preview_question(self, text: str | Builder, wishes: Wishes, *, cross: bool) -> PreviewQuestion:
+        """A preview that is still to be worked out, which may take long, by whoever has the question."""
         planned, request = self._request(None, text, wishes, cross)
-        run, planner = self._current_run, self._make_planner()
+        run = self._current_run
         if run is not None:
             self._registered.check_runnable({planned.name: request}, ends=self._ends)
-        loop = run.loop if run is not None else None
-        return preview_query(planned, request, self._registered, planner, self.options, loop)
+        given = (planned, request, self._registered, self._settings, self._known_for)
+        return preview_question(*given, run.loop if run is not None else None)
 
+    def compare_question(self, text: str | Builder) -> CompareQuestion:
+        """A comparison of strategies that is still to be worked out, by whoever has the question."""
+        return CompareQuestion(self.parse(text), self.statistics, self.options)
+
+    @checked(QueryError, but=("text",))
     def parse(self, text: str | Builder, *, cross: bool = False) -> Query:
         """A text or builder, parsed and bound to this session's streams and queries."""
         return self._parse(text, cross=cross)[0]
@@ -225,6 +239,7 @@ class Session(SessionRelations, SessionViews):
             return (text.cross() if cross else text).build_with_notes(catalog, limits)
         return parse_with_notes(text, catalog, cross=cross, limits=limits)
 
+    @checked(ConfigError)
     def start(self, *, available_now: bool = False, ends: bool = False, idle: bool = False) -> None:
         """Run all queries that have a sink, and return at once; with ``available_now``, what is there and no more.
 
@@ -242,17 +257,19 @@ class Session(SessionRelations, SessionViews):
 
     def end(self) -> None:
         """Process what is there and take it for all there is: what waits for a partner, or for its time, is given."""
-        loop = self._run_under_way().loop
-        self.process_all_available()
+        run = self._run_under_way()
+        run.process_what_can_be()
         if any(request.waits for request in self._registered.requests.values()):
-            loop.end_input()
-            self.process_all_available()
+            run.loop.end_input()
+        run.process_all_available()
 
+    @checked(ConfigError)
     def run_available(self, *, end: bool = True) -> None:
         """Run all queries that have a sink over the input that is there, show how far they are, and stop.
 
         It is taken for all there is: rows of outer joins that have no partner are given. With ``end=False`` those for
-        which one may still come are left open, for input that comes another day.
+        which one may still come are left open, for input that comes another day. If a query failed or reached a limit,
+        the others run to their end, and then its `ResultError` is raised.
         """
         self.start(ends=True)
         loop = self._run_under_way().loop
@@ -261,20 +278,33 @@ class Session(SessionRelations, SessionViews):
                 self.end() if end else self.process_all_available()
         finally:
             self.stop()
+        for name in self._registered.requests:
+            if (failure := self.failure_of(name)) is not None:
+                raise failure
 
+    @checked(QueryError)
     def stop_query(self, name: str) -> None:
         """Run a query no longer, from the next batch on; the others go on."""
-        if name not in self._registered.queries:
-            raise QueryError(f"there is no query {name!r}", hint=nearest(name, self._registered.queries))
+        self._check_query(name)
         self._run_under_way().loop.stop_query(name)
 
+    def _check_query(self, name: str) -> None:
+        if name not in self._registered.queries:
+            raise QueryError(f"there is no query {name!r}", hint=nearest(name, self._registered.queries))
+
     def process_all_available(self) -> None:
-        """Wait until all that was there when this was called is processed."""
+        """Wait until all that was there when this was called is committed, files that were being written included."""
         self._run_under_way().process_all_available()
 
+    @checked(ConfigError)
     def await_termination(self, timeout: int | None = None) -> bool:
         """Wait until the session has stopped or failed, or so many seconds; True if it has stopped."""
         return self._run_under_way().await_termination(timeout)
+
+    def check_suspended(self) -> None:
+        """Raise an error if queries are suspended, or were when the session ended; it names their sinks or streams."""
+        if self._last_run is not None:
+            self._last_run.check_suspended()
 
     def stop(self) -> None:
         """Stop after the batch under way; a session that is not running stays so."""

@@ -6,23 +6,30 @@ stopped, so that a name in FROM means one thing.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import CatalogError
+from weft.arguments import checked
+from weft.errors import CatalogError, ConfigError
 from weft.function_registration import pack_function, with_expectations
 from weft.logical.catalog import Catalog
-from weft.logical.schema import Stream
+from weft.logical.moments import moment_of, shown_time
+from weft.logical.schema import AHEAD, Stream
 from weft.registered import Registered
+from weft.settings import Settings
 from weft.stats.statistics import Statistics
-from weft.validation import stream_of, table_of, with_counted_rows, with_selectivity
+from weft.storage.places import storage_at
+from weft.validation import check, stream_of, table_of, with_counted_rows, with_selectivity
 
 if TYPE_CHECKING:  # only running needs kernels
     from weft.runtime.loop.handle import Running
     from weft.validation import StreamSource, TableLike
 
 __all__ = ["SessionRelations"]
+
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class SessionRelations:
@@ -31,9 +38,11 @@ class SessionRelations:
     catalog: Catalog
     statistics: Statistics
     _registered: Registered
+    _settings: Settings
     _current_run: Running | None
     _last_run: Running | None
 
+    @checked(CatalogError)
     def stream(
         self,
         name: str,
@@ -43,14 +52,17 @@ class SessionRelations:
         lateness: timedelta | str = timedelta(0),
         late: str = "drop",
         idle_after: timedelta | str | None = None,
+        ahead: timedelta | str | None = AHEAD,
     ) -> None:
         """Register a stream that queries can name.
 
         ``source`` is what it is read from (`weft.files`, `weft.rate`, any streaming DataFrame) or, to plan only, its
         schema. Tuples more than ``lateness`` behind the newest of earlier batches are late: they are dropped, or
         joined with what is still there. A stream silent for longer than ``idle_after`` does not hold others back.
+        A record whose event time is more than ``ahead`` after the clock is set aside as a dead letter, so that it moves
+        no watermark; None permits any time, as replays of simulated time need it.
         """
-        stream, readable = stream_of(name, source, event_time, lateness, late, idle_after)
+        stream, readable = stream_of(name, source, event_time, lateness, late, idle_after, ahead)
         catalog = self._with_stream(stream)
         if readable is not None and self._current_run is not None:
             self._current_run.loop.add_stream(stream, readable)
@@ -58,6 +70,7 @@ class SessionRelations:
         if readable is not None:
             self._registered.sources[name] = readable
 
+    @checked(CatalogError)
     def remove_stream(self, name: str) -> None:
         """Read a stream no longer, which no query may read any more; its name stays taken in this checkpoint."""
         stream = self.catalog.stream(name)
@@ -68,6 +81,30 @@ class SessionRelations:
         if self._current_run is not None:
             self._current_run.loop.remove_stream(stream.name)
 
+    def reset_watermark(self, stream: str, *, to: datetime | str) -> None:
+        """Set the watermark of a stream that a record with a wrong time has moved, from the next batch on.
+
+        ``to`` is a datetime or a text, in UTC if it has no zone. Rows from then on are on time again; what has been
+        dropped or evicted does not come back. A session that is not running does it to its checkpoint, for the next
+        start.
+        """
+        check(stream, str, CatalogError, "a stream's name", "use a text")
+        moment, known = moment_of(to, "to"), self.catalog.stream(stream)
+        if known.ahead is not None and moment > (latest := _now() + known.ahead // _MICROSECOND):
+            raise CatalogError(
+                f"stream {stream}: its watermark cannot be {shown_time(moment)}, which is ahead of the clock",
+                hint=f"name a time up to {shown_time(latest)}, or register the stream with a longer ahead=",
+            )
+        if self._current_run is not None:
+            self._current_run.loop.resets.ask(known.name, moment)
+            return
+        if self._settings.checkpoint is None:
+            raise ConfigError("the session has no checkpoint", hint="a new session begins without watermarks")
+        from weft.runtime.loop.watermark_resets import reset_stopped  # planning needs no kernels
+
+        reset_stopped(storage_at(str(self._settings.checkpoint)), known.name, moment)
+
+    @checked(CatalogError)
     def table(self, name: str, source: TableLike, *, refresh: timedelta | str | None = None) -> None:
         """Register a table that queries can name: its rows are looked up by tuples of streams, and start no results.
 
@@ -139,4 +176,9 @@ class SessionRelations:
         return self.catalog.with_queries(self._registered.definitions(self._stopped()))
 
     def _stopped(self) -> Collection[str]:
-        return self._last_run.loop.active_queries.stopped if self._last_run is not None else ()
+        return self._last_run.loop.decider.stopped() if self._last_run is not None else ()
+
+
+def _now() -> int:
+    """The time, in microseconds since 1970."""
+    return time.time_ns() // 1000

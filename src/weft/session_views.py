@@ -9,7 +9,8 @@ from collections.abc import Collection, Mapping
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from weft.errors import ConfigError, QueryError
+from weft.arguments import checked
+from weft.errors import ConfigError, QueryError, ResultError
 from weft.logical.catalog import Catalog
 from weft.logical.outer import core_and_closing
 from weft.logical.query import Query
@@ -22,8 +23,9 @@ from weft.planning import Planner
 from weft.planning_time import deadline_of
 from weft.query_graphs import QueryGraphs
 from weft.registered import Registered
+from weft.runtime.log.totals import Totals
 from weft.runtime.observe.plan_changes import PlanChange, history_text
-from weft.runtime.observe.progress import OwnProgress, QueryProgress, progress_of
+from weft.runtime.observe.progress import OwnProgress, QueryProgress, failure_of, progress_of
 from weft.runtime.observe.table_progress import TableProgress, tables_text
 from weft.settings import Settings
 from weft.statistics_report import StatisticsReport
@@ -48,12 +50,49 @@ class SessionViews:
     _graphs: QueryGraphs
     _last_run: Running | None
 
+    @checked(QueryError)
     def query_progress(self, name: str) -> QueryProgress:
         """How a query is getting on."""
         if self._last_run is None:
             return QueryProgress(name, "planned")
         loop = self._last_run.loop
-        return progress_of(name, loop.active_queries, loop.history, loop.state_of)
+        if loop.decider.changelog.request(name) is not None:
+            return QueryProgress(name, "waiting")
+        return progress_of(name, loop.active_queries, loop.history, loop.state_of, loop.suspended())
+
+    @property
+    def suspended(self) -> Mapping[str, str]:
+        """The queries that are suspended, each with the reason: a sink or a stream that fails; nothing is lost."""
+        found = {} if self._last_run is None else self._last_run.loop.suspended()
+        return {name: one.reason for name, one in found.items()}
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the session has been started and has not ended."""
+        return self._last_run is not None and self._last_run.is_active
+
+    @checked(QueryError)
+    def failure_of(self, name: str) -> ResultError | None:
+        """Why the results of a query are not complete and never will be; None unless it failed or reached a limit."""
+        loop = self._last_run.loop if self._last_run is not None else None
+        return failure_of(name, loop.active_queries, loop.before) if loop is not None else None
+
+    @property
+    def totals(self) -> Totals:
+        """What the session has done since its checkpoint began, in all runs: batches, rows and results."""
+        return self._last_run.loop.history.totals if self._last_run is not None else Totals()
+
+    @property
+    def run_totals(self) -> Totals:
+        """What the run under way has done, or did, without the earlier ones that it continues."""
+        return (
+            self.totals.since(self._last_run.loop.history.began) if self._last_run is not None else Totals()
+        )
+
+    @property
+    def resumed_after(self) -> int:
+        """The last batch of the run that this one continues; -1 if it is the first, or nothing is known of it."""
+        return self._last_run.loop.history.resumed if self._last_run is not None else -1
 
     @property
     def progress(self) -> Mapping[str, list[BatchMetrics]]:
@@ -66,6 +105,7 @@ class SessionViews:
         """What of every stream waits to be read: parts, rows, bytes, and for how long; nothing before the start."""
         return self._last_run.loop.backlog() if self._last_run else {}
 
+    @checked(QueryError)
     def batches_after(self, number: int) -> tuple[tuple[PhysicalGraph | None, BatchMetrics], ...]:
         """What the batches after one did that this run has committed, each with the graph that it ran by.
 
@@ -147,12 +187,14 @@ class SessionViews:
         """The graph that all queries with a sink run by together, or will run by; None: there are none."""
         return self._graphs.shared_graph(self._planner)
 
+    @checked(QueryError)
     def graph_of(self, name: str) -> PhysicalGraph:
         """The graph that answers a query, under its author's names, with what is expected of every step."""
         loop = self._graphs.loop
         expected = loop.config.adapter.expected if loop is not None else None
         return self._graphs.graph_of(name, self._planner, expected or self.statistics, self._settings.options)
 
+    @checked(QueryError)
     def expected_of(self, name: str) -> tuple[dict[str, StepCost], dict[str, StoreCost]]:
         """What is expected of a query's probes, by edge, and of its stores, by name, as the shared graph has them."""
         loop = self._graphs.loop
@@ -160,6 +202,7 @@ class SessionViews:
         given = (self._planner, expected or self.statistics, self._settings.options)
         return self._graphs.expected_of(name, *given)
 
+    @checked(QueryError)
     def compare(self, query: Query) -> str:
         """What every strategy would make of a query, the cheapest first."""
         check(query, Query, QueryError, "a query to compare", "session.parse gives one of a text")

@@ -74,6 +74,7 @@ class Settings:
         object.__setattr__(self, "dead_letter_limit", dead_letters_of(self.dead_letter_limit))
         if self.checkpoint is not None:
             object.__setattr__(self, "checkpoint", checkpoint_path(self.checkpoint))
+        check(self.master, str, ConfigError, "a master", 'use a text, as in "local[*]"')
         refuse_connect(self.master, self.spark)
         if self.options.tasks is None:
             tasks = tasks_of(self.master, self.spark)

@@ -7,9 +7,11 @@ no import is under way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from importlib import import_module
+from importlib.util import find_spec
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -30,6 +32,16 @@ __all__ = ["start_run"]
 _MODULES = ("weft.runtime.task.worker", "weft.running")
 
 
+# What sinks and sources need besides Weft: a module, and the extra that installs it.
+_EXTRAS = {
+    "DeltaSink": ("deltalake", "delta"),
+    "IcebergSink": ("pyiceberg", "iceberg"),
+    "PostgresSink": ("psycopg", "postgres"),
+    "KafkaSink": ("confluent_kafka", "kafka"),
+    "KafkaSource": ("confluent_kafka", "kafka"),
+}
+
+
 def start_run(
     settings: Settings,
     catalog: Catalog,
@@ -44,22 +56,35 @@ def start_run(
         raise ConfigError("running needs a checkpoint", hint='make it Session(checkpoint="ck")')
     if not registered.sinks and not idle:
         raise ConfigError("no query has a sink", hint="as in session.query(…, sink=weft.to_memory())")
+    _check_extras([*registered.sinks.values(), *registered.sources.values()])
     spark = _spark_for(settings)
     from weft.running import run, run_config  # loaded by now
 
-    config = run_config(settings, spark, catalog, registered, planner)
+    config = replace(run_config(settings, spark, catalog, registered, planner), idle=idle)
     return run(config, settings, registered.runnable, available_now=available_now)
+
+
+def _check_extras(used: Iterable[object]) -> None:
+    """Refuse sinks and sources whose libraries are not installed, before Java is waited for."""
+    for one in used:
+        module, extra = _EXTRAS.get(type(one).__name__, ("", ""))
+        if module and find_spec(module) is None:
+            raise ConfigError(
+                f"{type(one).__name__} needs {module}, which is not installed",
+                hint=f'pip install "weft[{extra}]"',
+            )
 
 
 def _spark_for(settings: Settings) -> SparkSession | None:
     """The Spark session that batches run on, its Python workers on their way; None: batches run in this process."""
     if settings.execution == "local":
         return None
+    from weft.runtime.spark.java_death import naming_java_death
     from weft.runtime.spark.session import create_spark  # only running needs Spark
     from weft.runtime.spark.shipping import ship_weft
     from weft.runtime.spark.workers import check_workers, start_workers
 
-    with _loading_modules():
+    with _loading_modules(), naming_java_death(settings.spark):
         spark = settings.spark or create_spark(settings.master, preload=not settings.ship)
     shipped = ship_weft(spark) if settings.ship else ""
     start_workers(spark)  # which takes as long as all that follows

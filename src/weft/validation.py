@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
+from weft.arguments import shown
 from weft.errors import CatalogError, ConfigError, QueryError, StatisticsError, WeftError, nearest
 from weft.logical.catalog import Catalog
 from weft.logical.nested import read_streams
 from weft.logical.ordering import Ordering, check_ordering, ordering_of
 from weft.logical.query import Input, Query
-from weft.logical.schema import Schema, Stream
+from weft.logical.schema import Schema, SchemaLike, Stream, StructLike, schema_of
 from weft.logical.window import Rows, parse_duration
 from weft.optimizer.single.strategies import STRATEGIES
 from weft.optimizer.space import Options
@@ -81,14 +82,14 @@ class StreamingFrame(Protocol):
 
 # What users may give as a stream's source; a text is a schema, to plan with only.
 StreamSource: TypeAlias = (
-    "str | Schema | FilesSource | RateSource | DataFrameSource | TableSource | KafkaSource | StreamingFrame"
+    "SchemaLike | FilesSource | RateSource | DataFrameSource | TableSource | KafkaSource | StreamingFrame"
 )
 
 
 def source_of(source: StreamSource) -> Source | Schema:
     """What a stream is read from, or its schema."""
-    if isinstance(source, str):
-        return Schema.parse(source)
+    if isinstance(source, str | Mapping | StructLike):
+        return schema_of(source)
     if isinstance(source, FilesSource):
         return source.resolve()
     if isinstance(source, Schema | RateSource | DataFrameSource | TableSource | KafkaSource):
@@ -135,6 +136,7 @@ def stream_of(
     lateness: timedelta | str,
     late: str,
     idle_after: timedelta | str | None,
+    ahead: timedelta | str | None,
 ) -> tuple[Stream, Source | None]:
     """A stream, and what it is read from; None: it can be planned with, but not run."""
     check(name, str, CatalogError, "a stream's name", "use a text")
@@ -145,12 +147,13 @@ def stream_of(
     if schema is None:
         raise CatalogError(f"stream {name} has no schema", hint="give one to weft.files")
     idle = None if idle_after is None else duration_of(idle_after, "idle_after")
-    stream = Stream(name, schema, event_time, duration_of(lateness, "a lateness"), late, idle)
+    limit = None if ahead is None else duration_of(ahead, "ahead")
+    stream = Stream(name, schema, event_time, duration_of(lateness, "a lateness"), late, idle, ahead=limit)
     return stream, None if isinstance(found, Schema) else found
 
 
 # What users may give as a table's source; a text is a schema, to plan with only.
-TableLike: TypeAlias = "str | Schema | FilesSource | TableReader | pa.Table | StreamingFrame"
+TableLike: TypeAlias = "SchemaLike | FilesSource | TableReader | pa.Table | StreamingFrame"
 
 
 def table_of(
@@ -161,8 +164,8 @@ def table_of(
     span = None if refresh is None else duration_of(refresh, "refresh").total_seconds()
     if span is not None and span <= 0:
         raise CatalogError(f"table {name}: it cannot be refreshed every {refresh}", hint="use a longer time")
-    if isinstance(source, str | Schema):
-        return Stream(name, Schema.parse(source) if isinstance(source, str) else source, table=True), None
+    if isinstance(source, str | Schema | Mapping | StructLike):
+        return Stream(name, schema_of(source), table=True), None
     reader = reader_of(name, source)
     columns = reader.columns()
     if columns is None:
@@ -217,8 +220,8 @@ def dead_letters_of(limit: DeadLetterLimit | int | None) -> DeadLetterLimit:
 
 def check_one_of(value: str, known: Collection[str], what: str) -> None:
     """Refuse what is not among the names that are known."""
-    if value not in known:
-        raise ConfigError(f"there is no {what} {value!r}", hint=nearest(str(value), known))
+    if not isinstance(value, str) or value not in known:
+        raise ConfigError(f"there is no {what} {shown(value)}", hint=nearest(str(value), known))
 
 
 def checkpoint_path(path: str | Path) -> Path | str:
@@ -248,7 +251,10 @@ def options_for(options: Options, strategy: str | None) -> Options:
 def check_name(name: str | None) -> None:
     """Refuse what cannot be a query's name; None: it will be given one."""
     check(name, str | None, QueryError, "a query's name", "use a text")
-    if name is not None and (not name.isprintable() or not name.strip("!") or name.startswith("!")):
+    is_path = name in (".", "..")  # which nobody could ask for by a URL, nor keep in a folder
+    if name is not None and (
+        not name.isprintable() or not name.strip("!") or name.startswith("!") or is_path
+    ):
         raise QueryError(f"a query cannot be called {name!r}", hint="use letters, digits and underscores")
 
 
@@ -280,12 +286,12 @@ def check_backfill(query: Query) -> None:
     for input_ in query.inputs:
         if input_.stream.table:
             raise QueryError(
-                f"the stored past of {input_.alias} cannot be answered: of a table, only what it is now is stored",
+                f"backfill needs what {input_.alias} was in the past, and of a table only what it is now is stored",
                 hint="leave out backfill",
             )
         if isinstance(input_.window, Rows):
             raise QueryError(
-                f"the stored past of {input_.alias} cannot be answered: which of its tuples were the last "
+                f"backfill needs the past of {input_.alias}, and which of its tuples were the last "
                 "ones at each moment is not stored",
                 hint="leave out backfill, or use a RANGE window",
             )

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
@@ -44,6 +44,19 @@ class Topics:
         """Delete a topic."""
         admin = self._admin()
         self._done(admin.delete_topics([topic]))
+
+    def remake(self, topic: str, partitions: int = 1) -> None:
+        """Delete a topic, and make another one of its name."""
+        self.delete(topic)
+        admin, until = self._admin(), time.monotonic() + 30
+        while True:
+            try:
+                self._done(admin.create_topics([NewTopic(topic, partitions)]))
+                return
+            except KafkaException:  # it is still being deleted
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
 
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
         """Have the first records of a partition expire."""

@@ -7,7 +7,8 @@ goes on, and either all is right, or an error of Weft's names the file; with the
   to be unfinished, and is completed, or is taken as it is after a while;
 - an input that a batch has taken is needed as it was until the batch is committed, and then no more;
 - when files were touched never matters;
-- what happens to the log never changes an answer.
+- what happens to the log never changes an answer;
+- a record with a wrong time, of any year to come, NULL or no time at all, is a dead letter, and changes no answer.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.recovery.fault_world import FORMATS, LATER, QUERIES, World, content_of
-from tests.recovery.faults import ALL, LOG, TOUCHES, Fault, damage, log_files
+from tests.recovery.fault_world import FORMATS, LATER, QUERIES, Rows, World, content_of
+from tests.recovery.faults import ALL, LOG, TOUCHES, Fault, damage, is_time, log_files
 from weft.errors import WeftError
 from weft.optimizer.joint.methods import METHODS
 
@@ -69,6 +70,7 @@ class Story:
         names = tuple(sorted(rng.sample(list(QUERIES), rng.randint(1, 3))))
         method, partitions = rng.choice(METHODS), rng.randint(1, 3)
         self.world = World(self.root, rng, names, rng.random() < 0.6, partitions, method, self._hook)
+        self.world.wrong_times = rng.choice((0.0, 0.1, 0.3))
         self.lines.append(
             f"seed {self.seed}: {names}, {partitions} partitions, {method}, {self.world.overlapping=}"
         )
@@ -85,6 +87,8 @@ class Story:
         self.world.ending = True
         self._chapter()
         self.world.stop()
+        rows = [row for rows in self.world.meant.values() for row in rows]
+        self.outcomes["wrong times"] = sum(not is_time(row[3]) for row in rows)
 
     # What the session does
 
@@ -257,7 +261,10 @@ class Story:
         if kind != "rewrite":
             fault = damage(file, group, kind, self.rng, name)
         else:
-            fault, rows = Fault(kind, group, file, file.read_bytes()), self.world.rows()
+            fault, rows = (
+                Fault(kind, group, file, file.read_bytes()),
+                self.world.rows(text=file.suffix != ".parquet"),
+            )
             meant = self.world.meant[file]
             self.world.put(file, rows)
             if group != "unread":
@@ -293,9 +300,7 @@ class Story:
         assert error is None, f"an error that has no cause: {error}"
 
 
-def _kept(
-    file: Path, rows: list[tuple[int, int, int, int]], content: bytes
-) -> list[tuple[int, int, int, int]]:
+def _kept(file: Path, rows: Rows, content: bytes) -> Rows:
     """The tuples that are left of a file that was cut off; the end of the last line may be missing."""
     if file.suffix == ".parquet":
         return []

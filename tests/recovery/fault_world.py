@@ -1,8 +1,8 @@
 """A session without Spark over real files, with a log on a disk: what faults are done to.
 
 Everything runs in this process, by the loop, the tasks and the commit that run on Spark; what happens between the
-steps of a batch is up to a `hook`. All tuples are on time and all windows are wide, so what queries must give follows
-from the files that are meant to be read, whichever batch they come in.
+steps of a batch is up to a `hook`. All tuples are on time, or have a wrong time and are dead letters, and all windows
+are wide, so what queries must give follows from the files that are meant to be read, whichever batch they come in.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ import pyarrow.parquet as pq
 
 import weft
 from tests.random_statistics import random_statistics
+from tests.recovery.faults import is_time, wrong_time
 from tests.restless import restless
 from weft.adapting.adapter import AdaptivePlan
 from weft.adapting.background import ForegroundPlanner
+from weft.logical.moments import shown_time
 from weft.planning import Planner
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
@@ -57,7 +59,8 @@ BEGAN = 1_700_000_000_000_000  # microseconds
 BATCHES = 60  # more than that would be a loop without end
 SECONDS = 120.0
 
-Rows = list[tuple[int, int, int, int]]
+Row = tuple[int, int, int, int | str | None]  # the last is the event time
+Rows = list[Row]
 Hook = Callable[[str, int, set[Path]], None]  # the moment, the batch and, of its plan, the files
 
 
@@ -114,11 +117,13 @@ class World:
     partitions: int
     method: str
     hook: Hook
+    wrong_times: float = 0.0  # the share of records that have one
     meant: dict[Path, Rows] = field(default_factory=dict)
     frozen: dict[str, Counter[Any]] = field(default_factory=dict)  # what queries that were stopped had given
     added: list[str] = field(default_factory=list)
     ending: bool = False
     ahead: float = 3.0  # seconds that the clock of the sources is ahead, so that no file need settle
+    blocking: bool = False  # whether streams that cannot be read are left out, where other queries go on
     loop: Loop | None = None
     _limited: dict[str, bool] = field(default_factory=dict)
     _ids: int = 0
@@ -150,19 +155,21 @@ class World:
 
     # Input
 
-    def rows(self) -> Rows:
-        """New tuples."""
-        found = []
+    def rows(self, *, text: bool) -> Rows:
+        """New tuples, for a file of text or one that has types."""
+        found = Rows()
         for _ in range(self.rng.randint(1, 6)):
             self._ids += 1
-            when = BEGAN + self.rng.randrange(60_000_000)
+            when: int | str | None = BEGAN + self.rng.randrange(60_000_000)
+            if self.rng.random() < self.wrong_times:
+                when = wrong_time(self.rng, text)
             found.append((self._ids, self.rng.randrange(10), self.rng.randrange(6), when))
         return found
 
     def write(self, stream: str) -> None:
         """One more file."""
         file = self.folder(stream) / f"{stream}{self.next_number():04}.{FORMATS[stream]}"
-        self.put(file, self.rows())
+        self.put(file, self.rows(text=file.suffix != ".parquet"))
 
     def next_number(self) -> int:
         """A number that no file has."""
@@ -198,6 +205,8 @@ class World:
         log.hook = executor.hook = self.hook
         self.loop = loop = Loop(config, log, executor, overlapping=self.overlapping)
         loop.intake.clock = lambda: time.time() + self.ahead
+        if not self.blocking:
+            loop._may_block = loop.intake.may_block = lambda _: False  # type: ignore[assignment, method-assign]
         queries = session._registered.runnable
         try:
             loop.start(queries)
@@ -224,13 +233,16 @@ class World:
     def drain(self) -> None:
         """Run batches until there is nothing to do."""
         assert self.loop is not None
-        began = time.monotonic()
+        began, tried = time.monotonic(), False
         for _ in range(BATCHES):
             if not self.loop.run_next():
                 self.loop.committer.wait()
                 if self._settles() or self.loop.run_next():
                     continue
-                return
+                if tried or not self.loop.intake.blocked:
+                    return
+                tried = True
+                self.loop.intake.blocked.try_now()
             assert time.monotonic() - began < SECONDS, "it takes too long"
         raise AssertionError("batches follow each other without end")
 
@@ -277,7 +289,7 @@ class World:
 
     def _table(self, stream: str) -> pa.Table:
         files = sorted(file for file in self.meant if file.parent == self.folder(stream))
-        return table_of(row for file in files for row in self.meant[file])
+        return table_of(row for file in files for row in self.meant[file] if is_time(row[3]))
 
     def wrong(self) -> dict[str, tuple[Counter[Any], Counter[Any]]]:
         """Queries whose results are not what they have to be: what is too much, and what is missing."""
@@ -292,7 +304,7 @@ class World:
         return found
 
 
-def table_of(rows: Iterable[tuple[int, int, int, int]]) -> pa.Table:
+def table_of(rows: Iterable[Row]) -> pa.Table:
     """Tuples with the columns of all streams."""
     columns = list(zip(*rows, strict=True)) or [(), (), (), ()]
     kinds = (pa.int64(), pa.int64(), pa.int64(), pa.timestamp("us", "UTC"))
@@ -313,8 +325,8 @@ def content_of(file: Path, rows: Rows) -> bytes:
     return "".join(lines).encode()
 
 
-def _iso(when: int) -> str:
-    return str(pa.scalar(when, pa.timestamp("us")).as_py().isoformat(" "))
+def _iso(when: int | str | None) -> str | None:
+    return when if not isinstance(when, int) else shown_time(when)
 
 
 def _tuples(table: pa.Table) -> Iterable[tuple[Any, ...]]:

@@ -1,5 +1,7 @@
 """What can happen to a file: it is deleted, cut off, emptied, renamed, touched, changed or written anew.
 
+Records may have wrong times, too, whatever becomes of their file: of a year to come, none at all, or no time.
+
 A damaged file takes the place of the one that was there, so that whoever has that one mapped keeps it: a file that is
 cut off in place kills the processes that have it mapped, which is another fault, the loss of a worker.
 """
@@ -8,11 +10,24 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-LOG = ("weft", "state", "plan", "migrated", "blueprints", "blobs", "buckets", "stops", "lock", "owner")
+LOG = (
+    "weft",
+    "state",
+    "plan",
+    "migrated",
+    "blueprints",
+    "blobs",
+    "buckets",
+    "stops",
+    "requested",
+    "lock",
+    "owner",
+)
 DAYS = 86_400.0
 
 
@@ -90,13 +105,13 @@ def _grow(file: Path, rng: random.Random) -> None:
 
 
 def _touch_forwards(file: Path, rng: random.Random) -> None:
-    time = file.stat().st_mtime + rng.uniform(1, 60) * DAYS
-    os.utime(file, (time, time))
+    when = file.stat().st_mtime + rng.uniform(1, 60) * DAYS
+    os.utime(file, (when, when))
 
 
 def _touch_backwards(file: Path, rng: random.Random) -> None:
-    time = file.stat().st_mtime - rng.uniform(1, 6_000) * DAYS
-    os.utime(file, (time, time))
+    when = file.stat().st_mtime - rng.uniform(1, 6_000) * DAYS
+    os.utime(file, (when, when))
 
 
 TOUCHES = ("touch forwards", "touch backwards")
@@ -111,6 +126,34 @@ KINDS: dict[str, Callable[[Path, random.Random], None]] = {
     "touch backwards": _touch_backwards,
 }
 ALL = (*KINDS, "rename")
+
+
+NOT_A_TIME = "NaN"
+
+
+def wrong_time(rng: random.Random, text: bool) -> int | str | None:
+    """An event time that no record on time has, in microseconds: of any year to come, none, or, in a text, no time.
+
+    A record with it is a dead letter; all others are joined as if it was not there.
+    """
+    kinds = ("soon", "year", "none", *(("word",) if text else ("farthest", "first")))
+    match rng.choice(kinds):
+        case "soon":
+            return int((time.time() + rng.uniform(2, 90) * DAYS) * 1e6)
+        case "year":
+            return rng.randrange(2_000_000_000, 250_000_000_000) * 1_000_000
+        case "farthest":
+            return (1 << 63) - 1 - rng.randrange(1 << 20)
+        case "first":
+            return rng.randrange(1 << 20) - (1 << 63)
+        case "word":
+            return NOT_A_TIME
+    return None
+
+
+def is_time(value: int | str | None) -> bool:
+    """Whether it is a time that a record may have now."""
+    return isinstance(value, int) and abs(value) < 1 << 60 and value <= (time.time() + DAYS) * 1e6
 
 
 def damage(file: Path, group: str, kind: str, rng: random.Random, name: str | None = None) -> Fault:
@@ -129,6 +172,7 @@ def log_files(checkpoint: Path, out: Path, group: str) -> list[Path]:
     patterns = {
         "weft": "weft.json",
         "stops": "stops.json",
+        "requested": "requested.json",
         "lock": "lock",
         "buckets": "state/buckets/*",
         "owner": "*/_weft/owner.json",

@@ -20,7 +20,7 @@ from tests.recovery.cases import Case, Change, run_query
 from tests.recovery.moments import last_batch
 from tests.recovery.processes import PATIENCE
 from tests.recovery.records import FOLDER, Recorded, RecordedLoop, record_stop
-from weft.errors import ConfigError
+from weft.errors import ConfigError, StateError
 from weft.runtime.log import lease
 
 POLL = 0.01
@@ -43,8 +43,8 @@ class Changing(threading.Thread):
                     if self.over.wait(POLL):
                         return
                 self._do(change)
-        except ConfigError as error:  # the session has stopped, and takes no more
-            if "is not running" not in error.message:
+        except (ConfigError, StateError) as error:  # the session has ended, and takes no more
+            if "is not running" not in error.message and "the session has ended" not in error.message:
                 self.error = error
         except BaseException as error:
             self.error = error
@@ -69,9 +69,12 @@ class Changing(threading.Thread):
     def _do(self, change: Change) -> None:
         name = change.add.name if change.add else change.stop
         status = self.session.query_progress(name).status
-        if change.add is not None and status not in ("running", "stopped"):
+        known = name in {
+            query.name for query in self.session.queries
+        }  # also if it was asked for before a kill
+        if change.add is not None and not known and status != "stopped":
             run_query(self.session, self.case.at(self.root), change.add)
-        elif change.add is None and status != "stopped" and name in {q.name for q in self.session.queries}:
+        elif change.add is None and status != "stopped" and known:
             self.session.stop_query(name)
             record_stop(self.root, name)
         print(f"{time.time():.3f} after batch {self._last()}: {change}, {status}", flush=True)

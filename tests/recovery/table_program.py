@@ -108,11 +108,17 @@ def _happen(session: weft.Session, story: TableStory, root: Path, event: Event) 
         story.put_version(root, event.number)
     elif event.kind == "damage" and last_batch(root) >= 0:  # before, it would be an error at the start
         (root / "dim" / "t.parquet").write_bytes(b"no table")
-    elif event.kind == "add" and session.query_progress(name).status not in ("running", "stopped"):
+    elif event.kind == "add" and not _is_known(session, name):
         story.ask(session, root, name, event.sql)
     elif event.kind == "stop" and _runs(session, name):
         session.stop_query(name)
         record_stop(root, name)
+
+
+def _is_known(session: weft.Session, name: str) -> bool:
+    """Whether there is such a query, be it asked for before a kill, or was one that has been stopped."""
+    known = name in {query.name for query in session.queries}
+    return known or session.query_progress(name).status == "stopped"
 
 
 def _runs(session: weft.Session, name: str) -> bool:

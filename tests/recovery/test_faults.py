@@ -40,3 +40,4 @@ def test_files_that_are_lost_or_damaged_are_survived_or_named(
     assert not wrong, f"{len(wrong)} stories went wrong:\n" + "\n\n".join(wrong[:5])
     assert outcomes["right"] > 0
     assert outcomes["named"] > 0
+    assert outcomes["wrong times"] > 0

@@ -39,7 +39,7 @@ def test_a_file_that_becomes_complete_is_waited_for_until_it_is_committed(
 
     world = World(tmp_path, random.Random(1), ("one",), overlapping, 1, "auto", linger)
     world.write("c")
-    file, rows = world.folder("c") / "late.json", world.rows()
+    file, rows = world.folder("c") / "late.json", world.rows(text=True)
     content = content_of(file, rows)
     file.write_bytes(content[:-5])
     world.meant[file] = rows

@@ -35,7 +35,8 @@ def weft(*arguments: str) -> subprocess.CompletedProcess[str]:
 def totals(text: str) -> dict[str, int]:
     """The results of each query, as the summary has them."""
     latency = r"(?:[\d.]+ \w+ / [\d.]+ \w+ +)?"
-    row = rf"^ (\w+) +[\d,]+ +([\d,]+) +{latency}[\d,]+ +[\d.]+ \w?B *$"
+    state = r"[\d,]+ +[\d.]+ \w?B *"
+    row = rf"^ (\w+) +[\d,]+ +([\d,]+) +{latency}{state}(?: +{state})?$"
     rows = re.findall(row, text, re.MULTILINE)
     return {name: int(count.replace(",", "")) for name, count in rows}
 

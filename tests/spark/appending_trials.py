@@ -163,10 +163,11 @@ class FaultySource(FilesSource):
         part: Part,
         event_time: str | None = None,
         columns: Collection[str] | None = None,
+        latest: int | None = None,
     ) -> Decoded:
         """The rows of a part."""
         time.sleep(random.random() * 0.3 if random.random() < 0.2 else 0.0)
-        found = FilesSource.read(self, stream, part, event_time, columns)
+        found = FilesSource.read(self, stream, part, event_time, columns, latest)
         file = Path(part.what["file"])
         if fails(file.parent.parent, f"{stream}-{file.name}"):
             raise RuntimeError(f"{file.name} cannot be read this time")

@@ -15,7 +15,7 @@ import pytest
 
 import weft
 from tests.spark.sessions import jobs_of, running
-from weft.errors import PlanError, QueryError, SinkError, SourceError, StateError, WeftError
+from weft.errors import PlanError, QueryError, SinkError, SourceError, StateError, SuspendedError, WeftError
 from weft.runtime.observe.progress import QueryProgress
 from weft.sinks.memory import MemorySink
 from weft.sinks.parquet import ParquetPart, ParquetSink
@@ -209,7 +209,11 @@ def test_what_is_refused_changes_nothing(spark: Any, tmp_path: Path) -> None:
                 "batch",
                 {"text": "SELECT a.n AS batch FROM a", "sink": weft.to_parquet(tmp_path / "x")},
             ),
-            (QueryError, "stored past", {"text": PAIR.replace("RANGE 1 HOUR", "ROWS 5"), "backfill": True}),
+            (
+                QueryError,
+                "backfill needs the past",
+                {"text": PAIR.replace("RANGE 1 HOUR", "ROWS 5"), "backfill": True},
+            ),
         ]
         for error, match, given in refused:
             arguments = {"name": "new", "sink": weft.to_memory(), **given}
@@ -250,8 +254,11 @@ class Picky(MemorySink):
         super().commit(batch_id, rows)
 
 
-def test_a_query_that_fails_is_stopped_and_the_others_go_on(spark: Any, tmp_path: Path) -> None:
-    """One user's full disk is not another's; and whatever restarts, a query with a hole in its results is stopped."""
+@pytest.mark.parametrize("execution", ["resident", "jobs"])
+def test_a_query_whose_sink_fails_is_suspended_and_the_others_go_on(
+    spark: Any, tmp_path: Path, execution: str
+) -> None:
+    """One user's full disk is not another's; with room again, here or after a restart, nothing is missing."""
 
     class SmallPart(ParquetPart):  # local ones, so that tasks need not import this file
         def write(self, rows: pa.RecordBatch) -> None:
@@ -263,30 +270,41 @@ def test_a_query_that_fails_is_stopped_and_the_others_go_on(spark: Any, tmp_path
         def open_part(self, batch_id: int, partition: int) -> ParquetPart:
             return SmallPart(self._pending(batch_id, partition), self.compression)
 
-    def session_with(picky: MemorySink, good: MemorySink) -> weft.Session:
-        session = session_of(spark, tmp_path)
+        def commit(self, batch_id: int, rows: Any) -> None:
+            if batch_id > 0:
+                raise SinkError("the driver's disk is full")
+            ParquetSink.commit(self, batch_id, rows)
+
+    def session_with(picky: MemorySink, good: MemorySink, small: ParquetSink) -> weft.Session:
+        session = session_of(spark, tmp_path, execution=execution)
         session.query(PAIR, name="good", sink=good)
         session.query(PAIR, name="full", sink=picky)
-        session.query(PAIR, name="small", sink=Small(tmp_path / "small"))
+        session.query(PAIR, name="small", sink=small)
         return session
 
     picky, sink = Picky(), weft.to_memory()
-    with running(session_with(picky, sink)) as session:
+    with running(session_with(picky, sink, Small(tmp_path / "small"))) as session:
         feed(session, tmp_path, 0)
         picky.full = True
-        put(tmp_path, 1)
-        session.process_all_available()
-    with running(session_with(weft.to_memory(), sink)) as session:
-        feed(session, tmp_path, 2)
-        for name, why in (("full", "the disk is full"), ("small", "the task's disk is full")):
-            progress = session.query_progress(name)
-            assert progress.status == "stopped", name
-            assert progress.reason.startswith("failed: SinkError: "), progress
-            assert why in progress.reason
-        good = session.queries[0]
-        assert good.progress.status == "running"
-    assert results(good) == answer(good, range(3))
-    assert rows_of(picky.results()) == answer(good, range(1)) == stored(tmp_path / "small")
+        with pytest.raises(
+            SuspendedError, match=r"query full .*the disk is full; query small .*disk is full"
+        ):
+            feed(session, tmp_path, 1)
+        picky.full = False
+        with pytest.raises(SuspendedError, match="query small"):
+            feed(session, tmp_path, 2)
+        good, full = session.queries[:2]
+        assert results(full) == results(good) == answer(good, range(3))
+    with running(session_with(weft.to_memory(), sink, Small(tmp_path / "small"))) as session:
+        with pytest.raises(SuspendedError, match="query small"):
+            feed(session, tmp_path, 3)
+        progress = session.query_progress("small")
+        assert (progress.status, session.queries[0].progress.status) == ("suspended", "running")
+        assert "disk is full" in progress.reason
+    assert stored(tmp_path / "small") == answer(good, range(1))
+    with running(session_with(weft.to_memory(), sink, ParquetSink(tmp_path / "small"))) as session:
+        feed(session, tmp_path, 4)
+    assert stored(tmp_path / "small") == rows_of(sink.results()) == answer(good, range(5))
 
 
 def test_a_query_stopped_last_stays_so(spark: Any, tmp_path: Path) -> None:

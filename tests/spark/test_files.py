@@ -19,7 +19,7 @@ import pytest
 import weft
 import weft.running
 from tests.spark.sessions import running
-from weft.errors import SinkError, SourceError
+from weft.errors import SourceError, SuspendedError
 from weft.runtime.log.values import BatchPlan
 from weft.runtime.loop.loop import Loop
 
@@ -169,32 +169,41 @@ def test_one_that_may_be_missing_is_counted(
     assert sum(one.malformed for batch in session.progress["q"] for one in batch.inputs.values()) == 1
 
 
-def refuse(rows: Any, batch: int) -> None:
-    """A sink that fails at its second batch."""
-    if batch >= 1:
-        raise ValueError(f"no room for {rows.num_rows} rows")
+class Refusing:
+    """A function for results that fails while it is told to."""
+
+    def __init__(self) -> None:
+        self.full, self.ids = False, list[int]()
+
+    def __call__(self, rows: Any, batch: int) -> None:
+        """Keep the ids, unless it is full."""
+        if self.full:
+            raise ValueError(f"no room for {rows.num_rows} rows of batch {batch}")
+        self.ids += rows["id"].to_pylist()
 
 
-def test_a_sink_that_fails_stops_its_query_and_no_other(spark: Any, tmp_path: Path) -> None:
-    """Whatever it raises; where there is no other query, the session ends with an error that names it."""
+def test_a_function_that_fails_suspends_its_query_and_no_other(spark: Any, tmp_path: Path) -> None:
+    """Whatever it raises; also where there is no other query, who waits is told, and it is called again."""
     (tmp_path / "s").mkdir()
     put(tmp_path / "s" / "a.json", lines(1), 60)
-    session, sink = session_of(spark, tmp_path, {"s": "json"}), weft.to_memory()
+    session, sink, taking = session_of(spark, tmp_path, {"s": "json"}), weft.to_memory(), Refusing()
     good = session.query("SELECT s.id FROM s", name="good", sink=sink)
-    bad = session.query("SELECT s.id, s.k FROM s", name="bad", sink=weft.foreach_batch(refuse, arrow=True))
+    bad = session.query("SELECT s.id, s.k FROM s", name="bad", sink=weft.foreach_batch(taking, arrow=True))
     with running(session):
-        for number in (2, 3):
-            session.process_all_available()
-            put(tmp_path / "s" / f"{number}.json", lines(number), 60)
         session.process_all_available()
-        assert (bad.progress.status, good.progress.status) == ("stopped", "running")
-        assert bad.progress.reason == "failed: ValueError: no room for 1 rows"
+        taking.full = True
+        for number in (2, 3):
+            put(tmp_path / "s" / f"{number}.json", lines(number), 60)
+            with pytest.raises(SuspendedError, match="ValueError: no room"):
+                session.process_all_available()
+        assert (bad.progress.status, good.progress.status) == ("suspended", "running")
         assert ids(sink) == [1, 2, 3]
-    alone = weft.Session(checkpoint=tmp_path / "other", spark=spark, options=weft.Options(partitions=2))
-    alone.stream("s", source_of(tmp_path, "s", max_files_per_batch=1), event_time="ts", lateness="1 day")
-    alone.query("SELECT s.id FROM s", name="bad", sink=weft.foreach_batch(refuse, arrow=True))
-    with running(alone), pytest.raises(SinkError, match="the sink of query bad failed: ValueError: no room"):
-        alone.process_all_available()
+        good.stop()
+        with pytest.raises(SuspendedError, match="query bad"):
+            session.process_all_available()
+        taking.full = False
+        session.process_all_available()
+        assert taking.ids == [1, 2, 3]
 
 
 def test_a_stream_may_come_while_the_session_runs(spark: Any, tmp_path: Path) -> None:
@@ -257,3 +266,31 @@ def test_a_worker_that_dies_costs_an_attempt(
     found = pq.read_table(tmp_path / "out")
     pairs = sorted(zip(found["s"].to_pylist(), found["t"].to_pylist(), strict=True))
     assert pairs == sorted((s, t) for s in (1, 2, 4, 7, 8) for t in (1, 2, 4) if s % 3 == t % 3)
+
+
+@pytest.mark.parametrize("execution", ["resident", "jobs"])
+def test_records_ahead_of_the_clock_are_dead_letters_of_all_executors(
+    spark: Any, tmp_path: Path, execution: str
+) -> None:
+    """The limit reaches tasks in other processes, and later records are on time."""
+    session = weft.Session(spark=spark, checkpoint=tmp_path / "ck", execution=execution)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        source = weft.files("json", str(tmp_path / name), schema="k long, ts timestamp")
+        session.stream(name, source, event_time="ts")
+    sql = "SELECT a.k FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR] WHERE a.k = b.k"
+    query = session.query(sql, name="q", sink=weft.to_memory())
+    with running(session):
+        for number, times in enumerate(
+            (["2024-01-01 00:00:00", "2999-01-01 00:00:00"], ["2024-01-01 00:01:00"])
+        ):
+            for name in ("a", "b"):
+                rows = [{"k": 10 * number + n, "ts": time} for n, time in enumerate(times)]
+                text = "".join(json.dumps(row) + "\n" for row in rows)
+                (tmp_path / name / f"_{number}").write_text(text)
+                (tmp_path / name / f"_{number}").rename(tmp_path / name / f"{number}.json")
+            session.process_all_available()
+        session.reset_watermark("a", to="2024-01-01")
+        session.process_all_available()
+    assert sorted(query.results()["k"].to_pylist()) == [0, 10]
+    assert sum(one.malformed for batch in session.progress["q"] for one in batch.inputs.values()) == 2

@@ -80,7 +80,7 @@ def test_what_no_query_could_call_is_refused(name: Any, function: Any, message: 
             StatisticsError,
             "the selectivity 2 of near is not between 0 and 1",
         ),
-        ({"returns": "double", "selectivity": 0.5}, StatisticsError, "function near gives double"),
+        ({"returns": "double", "selectivity": 0.5}, StatisticsError, "function near gives a double"),
     ],
 )
 def test_what_cannot_be_true_of_a_function_is_refused(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import weft
 from weft.errors import ConfigError, SinkError
+from weft.paths import own_python
 from weft.sinks import files
 
 SCHEMA = pa.schema({"k": pa.int64()})
@@ -71,3 +73,31 @@ def test_opening_a_sink_leaves_nothing_but_its_owner(tmp_path: Path) -> None:
     sink.open(SCHEMA, "me")
     sink.open(SCHEMA, "me")
     assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["owner.json"]
+
+
+def test_no_process_of_ours_takes_a_users_file_for_a_library(tmp_path: Path) -> None:
+    """A `types.py` in the working directory ended the planner's process."""
+    for name in ("types", "json", "pickle"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('this is not the library')\n")
+    command = own_python("weft.adapting.background")
+    done = subprocess.run(
+        command, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize(
+    ("sink", "module"),
+    [(weft.to_delta("/tmp/x"), "deltalake"), (weft.to_postgres("env:X", "t"), "psycopg")],
+)
+def test_a_library_that_is_missing_is_named_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sink: Any, module: str
+) -> None:
+    """Else one waits for Java, and is then told what could have been said at once."""
+    session = weft.Session(checkpoint=tmp_path / "ck", execution="jobs")
+    session.stream("a", weft.files("json", str(tmp_path), schema="k long"))
+    session.query("SELECT a.k FROM a", sink=sink)
+    monkeypatch.setattr("weft.starting.find_spec", lambda name: None if name == module else object())
+    monkeypatch.setattr("weft.starting._spark_for", lambda _: pytest.fail("Spark is started"))
+    with pytest.raises(ConfigError, match=f"{module}, which is not installed"):
+        session.start()

@@ -18,17 +18,35 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from weft.adapting.proposal import Proposal, Snapshot, propose
+from weft.errors import PlanError, WeftError
+from weft.paths import own_python
 
-__all__ = ["BackgroundPlanner", "ForegroundPlanner", "PlanFinder"]
+__all__ = [
+    "BackgroundPlanner",
+    "ForegroundPlanner",
+    "PlanFinder",
+    "Question",
+    "end_process",
+    "receive",
+    "send",
+    "start_process",
+]
 
 _LOG = logging.getLogger("weft")
 
 _SIZE = struct.Struct("<Q")
 PATIENCE = 30.0  # seconds beyond the time for planning after which a silent planner is given up
 POLITE = 10  # by how much the process lets others go first (`os.nice`)
+
+
+class Question(Protocol):
+    """What a planning process can be asked: a value that goes there, is answered there, and whose answer comes back."""
+
+    def answer(self) -> Any:
+        """Work out the answer, which is a function of the question."""
 
 
 class PlanFinder(Protocol):
@@ -125,7 +143,7 @@ class BackgroundPlanner:
         with self._lock:
             process, self._process, self._search = self._process, None, None
         if process is not None:
-            _end(process)
+            end_process(process)
 
     def _exchange(self, search: _Search) -> None:
         """Have the process answer a search; the answer of one that was given up meanwhile is dropped."""
@@ -150,15 +168,15 @@ class BackgroundPlanner:
         if process is None or process.stdin is None or process.stdout is None:
             return None
         try:
-            _write(process.stdin, data)
-            return pickle.loads(_read(process.stdout))
+            send(process.stdin, data)
+            return pickle.loads(receive(process.stdout))
         except (OSError, ValueError, EOFError, pickle.PickleError) as error:
             with self._lock:
                 is_lost = process is self._process  # else it was closed meanwhile
                 self._process = None if is_lost else self._process
             if is_lost:
                 _LOG.warning("the planner in the background has ended: %s", error)
-                _end(process)
+                end_process(process)
             return None
 
     def _process_for(self, search: _Search) -> subprocess.Popen[bytes] | None:
@@ -167,21 +185,24 @@ class BackgroundPlanner:
             if self._search is not search:
                 return None
             if self._process is not None and self._process.poll() is not None:
-                _end(self._process)
+                end_process(self._process)
                 self._process = None
             if self._process is None:
-                paths = os.pathsep.join(path for path in sys.path if path)
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", "weft.adapting.background"],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    env={**os.environ, "PYTHONPATH": paths},
-                    start_new_session=True,  # Ctrl-C in a terminal is for the session, which ends this process
-                )
+                self._process = start_process()
             return self._process
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def start_process() -> subprocess.Popen[bytes]:
+    """A new process that answers questions: what it is told, and what it answers, has a size and then pickled bytes."""
+    return subprocess.Popen(
+        own_python("weft.adapting.background"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C in a terminal is for the session, which ends this process
+    )
+
+
+def end_process(process: subprocess.Popen[bytes]) -> None:
     """End a process, whatever it does, and let go of all that it holds."""
     process.kill()
     process.wait()
@@ -197,15 +218,16 @@ def _warn(error: object) -> None:
 
 
 def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    return error.message if isinstance(error, WeftError) else f"{type(error).__name__}: {error}"
 
 
-def _write(pipe: IO[bytes], data: bytes) -> None:
+def send(pipe: IO[bytes], data: bytes) -> None:
+    """Write a value."""
     pipe.write(_SIZE.pack(len(data)) + data)
     pipe.flush()
 
 
-def _read(pipe: IO[bytes]) -> bytes:
+def receive(pipe: IO[bytes]) -> bytes:
     """The next value; `EOFError` if there is none any more."""
     head = pipe.read(_SIZE.size)
     if len(head) < _SIZE.size:
@@ -226,17 +248,20 @@ def _serve() -> None:
     threading.Thread(target=_listen, args=(given, snapshots), daemon=True).start()
     while True:
         try:
-            reply = pickle.dumps(propose(pickle.loads(snapshots.get())))
+            question: Question = pickle.loads(snapshots.get())
+            reply = pickle.dumps(question.answer())
+        except WeftError as error:
+            reply = pickle.dumps(error)
         except Exception as error:
-            reply = pickle.dumps(_reason(error))
-        _write(answers, reply)
+            reply = pickle.dumps(PlanError(_reason(error)))
+        send(answers, reply)
 
 
 def _listen(given: IO[bytes], snapshots: SimpleQueue[bytes]) -> None:
     """Pass snapshots on; when there are no more because whoever asks has ended, end the process in mid-search."""
     try:
         while True:
-            snapshots.put(_read(given))
+            snapshots.put(receive(given))
     except EOFError:
         os._exit(0)
 

@@ -43,6 +43,10 @@ class Snapshot:
     samples: Samples | None = None
     cause: str = ""
 
+    def answer(self) -> Proposal:
+        """The proposal for it."""
+        return propose(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:

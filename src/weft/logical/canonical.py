@@ -10,6 +10,7 @@ apart from filters and windows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +21,7 @@ from weft.logical.query import Query
 from weft.logical.signature import signature
 from weft.logical.window import Rows, Window
 
-__all__ = ["Canonical", "canonical", "joined_on"]
+__all__ = ["Canonical", "canonical", "joined_on", "readable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,26 @@ def _counted(window: Window) -> str:
     if not isinstance(window, Rows):
         return ""
     return f"$rows per {', '.join(map(identifier, window.per))}" if window.per else "$rows"
+
+
+def readable(text: str) -> str:
+    """A text with common names as users may read them; names of streams and columns have no $ in them.
+
+    >>> readable("`a$rows`.k = `b$2`.k"), readable("a$rows per k, j$3: replicated")
+    ('a [ROWS].k = b (2).k', 'a [ROWS PER k, j] (3): replicated')
+    """
+    return _COMMON.sub(_spelled, text)
+
+
+_COMMON = re.compile(r"(`?)(\w+)(\$rows(?: per (\w+(?:, \w+(?!\w|\$rows))*))?)?(?:\$(\d+))?\1")
+
+
+def _spelled(found: re.Match[str]) -> str:
+    _, name, rows, per, number = found.groups()
+    if not rows and not number:
+        return found.group()
+    counted = f" [ROWS PER {per}]" if per else " [ROWS]" if rows else ""
+    return f"{name}{counted}{f' ({number})' if number else ''}"
 
 
 def joined_on(query: Query, names: Iterable[str]) -> tuple[Expr, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from weft.arguments import check_fields, checked
 from weft.errors import CatalogError, nearest
 from weft.logical.query import Query
 from weft.logical.schema import Stream
@@ -26,6 +27,7 @@ class Catalog:
     queries: tuple[tuple[str, Query], ...] = ()
 
     def __post_init__(self) -> None:
+        check_fields(self, CatalogError)
         names = [stream.name.lower() for stream in self.streams]
         for name in names:
             if names.count(name) > 1:
@@ -39,10 +41,12 @@ class Catalog:
             if name in names:
                 raise CatalogError(f"a stream and a query are called {name!r}", hint="choose another name")
 
+    @checked(CatalogError)
     def add(self, stream: Stream) -> Catalog:
         """The catalog with one stream more."""
         return replace(self, streams=(*self.streams, stream))
 
+    @checked(CatalogError)
     def remove(self, name: str) -> Catalog:
         """The catalog without the stream of that name."""
         return replace(self, streams=tuple(stream for stream in self.streams if stream.name != name))
@@ -51,10 +55,12 @@ class Catalog:
         """The catalog with one function more."""
         return replace(self, functions=(*self.functions, function))
 
+    @checked(CatalogError)
     def with_queries(self, queries: Mapping[str, Query]) -> Catalog:
         """The catalog with these queries, by name, and no others."""
         return replace(self, queries=tuple(queries.items()))
 
+    @checked(CatalogError)
     def find_query(self, name: str) -> Query | None:
         """The query of that name, upper or lower case."""
         folded = name.lower()
@@ -65,11 +71,13 @@ class Catalog:
         """The queries' names, sorted."""
         return tuple(sorted(name for name, _ in self.queries))
 
+    @checked(CatalogError)
     def find(self, name: str) -> Stream | None:
         """The stream of that name, upper or lower case."""
         folded = name.lower()
         return next((stream for stream in self.streams if stream.name.lower() == folded), None)
 
+    @checked(CatalogError)
     def stream(self, name: str) -> Stream:
         """The stream of that name; it must exist."""
         found = self.find(name)

@@ -1,7 +1,8 @@
 """Frozen values to JSON and back.
 
 Guarantees: `decode(encode(value)) == value` for every dataclass the codec was given, and for what they contain: tuples,
-times, durations and plain JSON values. The text is the same for equal values.
+times, durations and plain JSON values. The text is the same for equal values: fields that do not count
+for equality are left out.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Codec:
         if isinstance(value, timedelta):
             return {"is": "timedelta", "us": value // timedelta(microseconds=1)}
         if is_dataclass(value):
-            content = {f.name: self.encode(getattr(value, f.name)) for f in fields(value)}
+            content = {f.name: self.encode(getattr(value, f.name)) for f in fields(value) if f.compare}
             return {"is": type(value).__name__, **content}
         return value
 

@@ -48,7 +48,9 @@ def literal(value: Value) -> Literal:
         return Literal(value, BOOLEAN)
     if isinstance(value, int):
         if not _fits(value, LONG):
-            raise QueryError(f"{value} does not fit in 64 bits")
+            raise QueryError(
+                f"{value} does not fit in 64 bits", hint=f"write CAST('{value}' AS DECIMAL(38, 0))"
+            )
         return Literal(value, INT if _fits(value, INT) else LONG)
     if isinstance(value, float) and (value != value or abs(value) == float("inf")):
         raise QueryError(f"{value} is not a constant", hint=f"write CAST('{value}' AS DOUBLE)")
@@ -57,7 +59,9 @@ def literal(value: Value) -> Literal:
     if isinstance(value, datetime) and value.tzinfo is not None:
         value = _in_utc(value)
     if isinstance(value, timedelta) and abs(value) > timedelta(days=100_000):
-        raise QueryError(f"an interval of {value.days} days makes no sense")
+        raise QueryError(
+            f"an interval of {value.days} days is longer than 100,000 days", hint="use a shorter one"
+        )
     return Literal(value, _TYPE_OF[type(value)])
 
 

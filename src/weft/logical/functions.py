@@ -80,12 +80,15 @@ def similar_functions(name: str, more: Iterable[str] = ()) -> str:
 
     >>> similar_functions("lowr")
     'did you mean lower? There are lower, power, floor, hour and 31 more'
+    >>> similar_functions("quarters")
+    'there are reverse, sqrt, greatest and 32 more'
     """
     known = [*named_functions(), *more]
     close = get_close_matches(name.lower(), known, n=_FEW, cutoff=0.5)
     shown = close or sorted(known)[:_FEW]
     listing = f"There are {', '.join(shown)} and {len(known) - len(shown)} more"
-    return f"did you mean {close[0]}? {listing}" if close else listing[0].lower() + listing[1:]
+    meant = get_close_matches(name.lower(), close, n=1, cutoff=0.7)
+    return f"did you mean {meant[0]}? {listing}" if meant else listing[0].lower() + listing[1:]
 
 
 _FEW = 5

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from weft.arguments import checked
 from weft.errors import QueryError
 from weft.logical.conditions import sort_predicates, terms_of
 from weft.logical.expr import Call, Column, Expr, aliases, columns, rename, to_sql
@@ -129,6 +130,7 @@ class Query:
         """All that is not an equality between inputs: filters, predicates, residuals."""
         return (*self.filters, *self.predicates, *self.residuals)
 
+    @checked(QueryError)
     def input(self, alias: str) -> Input:
         """The input of that name."""
         for input_ in self.inputs:
@@ -143,10 +145,12 @@ class Query:
         found += [aliases(expr) for expr in (*self.predicates, *self.residuals)]
         return (*found, *(self.outer.edges if self.outer is not None else ()))
 
+    @checked(QueryError)
     def component(self, start: str) -> frozenset[str]:
         """The inputs that predicates connect with one, itself included."""
         return connected(start, self.edges)
 
+    @checked(QueryError)
     def columns_of(self, alias: str) -> tuple[Column, ...]:
         """The columns of an input that expressions or its window name, in order; those that no stream has come last."""
         seen = {column for expr in self.expressions() for column in columns(expr)}
@@ -201,6 +205,7 @@ class Query:
             cross=self.cross or other.cross,
         )
 
+    @checked(QueryError)
     def renamed(self, names: Mapping[str, str]) -> Query:
         """The same query with other aliases; column names of the result stay."""
         return make_query(

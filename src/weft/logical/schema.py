@@ -6,18 +6,30 @@ time of a `Stream` is one of its timestamp columns.
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
+from weft.arguments import check_fields, checked, shown
 from weft.errors import CatalogError, nearest
 
 if TYPE_CHECKING:
     from weft.logical.query import Query
 
-__all__ = ["ROW_TIME", "DataType", "Field", "Schema", "Stream", "parse_type"]
+__all__ = [
+    "AHEAD",
+    "ROW_TIME",
+    "DataType",
+    "Field",
+    "Schema",
+    "SchemaLike",
+    "Stream",
+    "parse_type",
+    "schema_of",
+]
 
 # The column of a derived stream or a union that has the time of its rows, where none of the columns selected has it.
 ROW_TIME = "_time"
@@ -122,6 +134,7 @@ class Schema:
     fields: tuple[Field, ...]
 
     def __post_init__(self) -> None:
+        check_fields(self, CatalogError)
         if not self.fields:
             raise CatalogError("a schema needs at least one column")
         seen: set[str] = set()
@@ -131,6 +144,7 @@ class Schema:
             seen.add(field.name.lower())
 
     @classmethod
+    @checked(CatalogError)
     def parse(cls, text: str) -> Schema:
         """Read a schema as Spark writes it.
 
@@ -148,6 +162,7 @@ class Schema:
             fields.append(Field(name, parse_type(type_)))
         return cls(tuple(fields))
 
+    @checked(CatalogError)
     def find(self, name: str) -> Field | None:
         """The column of that name, upper or lower case."""
         folded = name.lower()
@@ -165,7 +180,49 @@ class Schema:
         return ", ".join(map(str, self.fields))
 
 
+@runtime_checkable
+class StructLike(Protocol):
+    """A schema of Spark's (`StructType`), known by what it has; Spark itself is not loaded for that."""
+
+    @property
+    def fields(self) -> Any: ...
+
+    def simpleString(self) -> str: ...  # noqa: N802
+
+
+# How users may give a schema.
+SchemaLike: TypeAlias = Schema | str | Mapping[str, Any] | StructLike
+
+
+def schema_of(given: SchemaLike) -> Schema:
+    """A schema that is given as a text, as a dictionary of types by column, or as Spark has it.
+
+    >>> print(schema_of({"vid": "bigint", "ts": "timestamp"}))
+    vid long, ts timestamp
+    """
+    if isinstance(given, Schema):
+        return given
+    if isinstance(given, str):
+        return Schema.parse(given)
+    pairs = (
+        given.items() if isinstance(given, Mapping) else [(one.name, one.dataType) for one in given.fields]
+    )
+    return Schema(tuple(_field_of(name, kind) for name, kind in pairs))
+
+
+def _field_of(name: object, kind: Any) -> Field:
+    """A column whose type is a text, or a type of Spark's."""
+    text = kind.simpleString() if callable(getattr(kind, "simpleString", None)) else kind
+    if not isinstance(name, str) or not isinstance(text, str) or isinstance(kind, type):
+        raise CatalogError(
+            f"a schema cannot have a column {shown(name)} of type {shown(kind)}",
+            hint='write types as texts, as in {"vid": "long", "ts": "timestamp"}',
+        )
+    return Field(name, parse_type(text))
+
+
 LATE = ("drop", "join")
+AHEAD = timedelta(days=1)  # by which event times may be ahead of the clock, unless something else is said
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +234,9 @@ class Stream:
     ``idle_after`` does not hold the others back. What is read from no source has a ``definition``: one query, whose
     results are the tuples (a derived stream), or several queries of one input each, whose results are the tuples
     together (a union); `weft.logical.nested` makes such streams. A ``table`` has no time: its rows are looked up by
-    tuples of streams, and never start a result.
+    tuples of streams, and never start a result. A record whose event time is ahead of the clock by more than
+    ``ahead`` is set aside, and moves no watermark; None: there is no such limit. What a query is does not depend on it,
+    so streams that differ in it are equal, and no log keeps it.
     """
 
     name: str
@@ -188,8 +247,10 @@ class Stream:
     idle_after: timedelta | None = None
     definition: tuple[Query, ...] = ()
     table: bool = False
+    ahead: timedelta | None = dataclasses.field(default=AHEAD, compare=False)
 
     def __post_init__(self) -> None:
+        check_fields(self, CatalogError)
         if not re.fullmatch(r"[^\W\d]\w*", self.name):
             raise CatalogError(
                 f"{self.name!r} is not a stream name",
@@ -206,6 +267,10 @@ class Stream:
         if self.idle_after is not None and self.idle_after <= timedelta(0):
             raise CatalogError(
                 f"stream {self.name}: it cannot be idle after {self.idle_after}", hint="use a longer time"
+            )
+        if self.ahead is not None and self.ahead < timedelta(0):
+            raise CatalogError(
+                f"stream {self.name}: ahead is negative", hint="use 0 seconds or more, or None for no limit"
             )
         if self.event_time is not None:
             self._check_event_time(self.event_time)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from types import UnionType
 
+from weft.arguments import check_fields
 from weft.errors import ConfigError
 from weft.plan.workload import WorkloadPlan
 
@@ -57,6 +58,7 @@ class Adaptation:
     WAYS = ("auto", EAGER, SIDE_BY_SIDE)
 
     def __post_init__(self) -> None:
+        check_fields(self, ConfigError)
         self._check_types()
         if self.epoch_batches < 1 or not self.epoch_seconds >= 0:
             raise ConfigError(

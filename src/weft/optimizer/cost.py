@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from math import prod
 
+from weft.arguments import check_fields
 from weft.errors import ConfigError
 from weft.plan.schedule import CELL, SPAN, edge_copies
 
@@ -49,6 +50,7 @@ class Weights:
     )
 
     def __post_init__(self) -> None:
+        check_fields(self, ConfigError)
         for field in fields(self):
             if not getattr(self, field.name) >= 0:
                 raise ConfigError(f"weight {field.name} is {getattr(self, field.name)}", hint="use 0 or more")

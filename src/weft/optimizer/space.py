@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from weft.arguments import check_fields
 from weft.errors import ConfigError, PlanError
 from weft.logical.expr import Expr, aliases, columns
 from weft.logical.query import Query
@@ -46,6 +47,7 @@ class Options:
     most_inputs: int = 32  # the most inputs that a query may join
 
     def __post_init__(self) -> None:
+        check_fields(self, ConfigError)
         if self.partitions < 1:
             raise ConfigError(f"partitions is {self.partitions}", hint="use 1 or more")
         if self.probe_orders not in ("auto", "greedy", "exhaustive"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft.logical.canonical import readable
 from weft.plan.graph import PhysicalGraph
 from weft.plan.schedule import ALL, LOCAL
 
@@ -25,4 +26,6 @@ def diagram(graph: PhysicalGraph) -> str:
 
 def _text(label: str) -> str:
     """A label in which the characters that have a meaning in Mermaid are escaped."""
-    return label.replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")
+    return (
+        readable(label).replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")
+    )

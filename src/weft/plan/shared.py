@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from weft.logical.canonical import readable
 from weft.plan.graph import PhysicalGraph
 from weft.plan.rules import ProbeRule, ResultRule, StoreRule, Users
 
@@ -30,14 +31,14 @@ def shared_text(graph: PhysicalGraph) -> str:
     if graph.sweeps:
         lines += ["", "Closed from stores"]
         lines += [f"  {sweep.query}: {', '.join(sweep.homes)}" for sweep in graph.sweeps]
-    return "\n".join(lines) + "\n"
+    return readable("\n".join(lines) + "\n")
 
 
 def filling_text(graph: PhysicalGraph) -> str:
     """The stores that are filled side by side for a plan to come, as lines; empty if there are none."""
     stores = [store for store in graph.stores if store.filling]
     lines = [f"  {store.name}: {store.layout} · for {_users(store.filling)}" for store in stores]
-    return "\n".join(["Filled for the plan to come", *lines]) + "\n" if lines else ""
+    return readable("\n".join(["Filled for the plan to come", *lines]) + "\n") if lines else ""
 
 
 def _probes(graph: PhysicalGraph) -> int:

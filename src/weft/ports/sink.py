@@ -6,14 +6,15 @@ may be committed again after a crash, with the same rows; a sink whose `exactly_
 
 Every sink is a `Sink`. What a sink can do beyond that, it says by the methods it has: a `PartSink` is written to by
 tasks, an `OrderedPartSink` also results in order; a `CountingSink` wants the number of results alone, an `OrderedSink`
-keeps punctuations. What tasks write is
-seen by nobody before the driver commits the name that it was given; what was aborted, or was left by a task that died,
-is never seen.
+keeps punctuations, a `RememberingSink` knows which batches it has. What tasks write is seen by nobody before the driver
+commits the name that it was given; what was aborted, or was left by a task that died, is never seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
@@ -28,9 +29,30 @@ __all__ = [
     "PartOpener",
     "PartSink",
     "PartWriter",
+    "RememberingSink",
     "Rows",
     "Sink",
+    "hurried",
+    "is_hurried",
 ]
+
+_hurried: ContextVar[bool] = ContextVar("hurried", default=False)
+
+
+@contextmanager
+def hurried() -> Iterator[None]:
+    """A context in which sinks do not wait for a server that is away: they are tried again later anyway."""
+    token = _hurried.set(True)
+    try:
+        yield
+    finally:
+        _hurried.reset(token)
+
+
+def is_hurried() -> bool:
+    """Whether the caller has no time to wait for a server that is away."""
+    return _hurried.get()
+
 
 Rows: TypeAlias = "pa.Table | Sequence[pa.RecordBatch]"
 
@@ -110,6 +132,15 @@ class OrderedPartSink(PartSink, Protocol):
 
     def open_part(self, batch_id: int, partition: int) -> PartWriter:
         """As that of a `PartOpener`; for ordered results, ``partition`` is the number of the range."""
+        ...
+
+
+@runtime_checkable
+class RememberingSink(Sink, Protocol):
+    """A sink that knows which batches it has, so that the loss of its results is noticed when a session starts."""
+
+    def last_batch(self) -> int:
+        """The last batch that it was given rows of; -1 without one."""
         ...
 
 

@@ -52,6 +52,14 @@ class Part:
     arrived: tuple[int, int] | None = None
     stamped: bool = False
 
+    @property
+    def place(self) -> str:
+        """Where its records are, for people: a file, or a range of a topic's partition."""
+        what = self.what
+        if "partition" in what:
+            return f"partition {what['partition']}, offsets {what['first']} to {what['end'] - 1}"
+        return str(next((what[name] for name in ("file", "object", "name") if name in what), ""))
+
     def to_dict(self) -> dict[str, Any]:
         """As plain data, for the plan of a batch."""
         arrived = None if self.arrived is None else list(self.arrived)
@@ -154,7 +162,10 @@ class Cursor(Protocol):
 
 
 class BadRow(Protocol):
-    """A record that had to be set aside."""
+    """A record that had to be set aside, and with it so many ``more`` that are not quoted."""
+
+    @property
+    def more(self) -> int: ...
 
     def to_json(self) -> str: ...
 
@@ -190,8 +201,12 @@ class Source(Protocol):
         part: Part,
         event_time: str | None = None,
         columns: Collection[str] | None = None,
+        latest: int | None = None,
     ) -> Rows:
-        """In a task: the rows of a part, in the given columns alone where the format allows that."""
+        """In a task: the rows of a part, in the given columns alone where the format allows that.
+
+        Records whose event time is after ``latest`` (microseconds since 1970) are set aside; None: there is no limit.
+        """
         ...
 
 

@@ -32,6 +32,7 @@ from weft.service.pipeline.unused import unused_statistics
 from weft.service.run import RunOptions, run_pipeline
 from weft.service.serving import ServeOptions, serve_pipeline
 from weft.service.state_view import StateFormat, show_state
+from weft.service.watermark_command import watermark
 from weft.session import Session
 
 __all__ = ["app", "main"]
@@ -39,6 +40,7 @@ __all__ = ["app", "main"]
 app = typer.Typer(help=(weft.__doc__ or "").split("\n")[0], no_args_is_help=True, add_completion=False)
 app.add_typer(query_app, name="query")
 app.add_typer(checkpoint_app, name="checkpoint")
+app.command()(watermark)
 
 
 class Format(str, Enum):

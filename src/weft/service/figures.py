@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 from weft.plan.graph import PhysicalGraph
 from weft.planned import PlannedQuery
+from weft.runtime.log.totals import QueryTotals, StreamTotals, Totals
 from weft.runtime.observe.metrics import Backlog, BatchMetrics, InputMetrics
 from weft.stats.latency import Latency
 from weft.storage.cache import CacheCounts
@@ -61,7 +62,8 @@ class QueryFigures:
     """What came out of a query.
 
     ``hops`` are the seconds of the last batch: for reading, then for each hop. ``trend`` is how many results each of
-    the last batches gave, oldest first. ``latency`` is that of the last results, or of all where there is no moment.
+    the last batches gave, oldest first. ``latency`` is that of the last results, or, where there is no moment, of all
+    batches that are remembered.
     """
 
     name: str
@@ -74,12 +76,13 @@ class QueryFigures:
 
 @dataclass(frozen=True, slots=True)
 class StoreFigures:
-    """What a store of a query holds."""
+    """What a store of a query holds, and how many queries use it."""
 
     query: str
     name: str
     rows: int
     bytes: int
+    users: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,23 +98,28 @@ class Figures:
     mean_seconds: float
 
 
-def batches_after(progress: Progress, counts: Mapping[str, int]) -> dict[str, list[BatchMetrics]]:
-    """The batches of each query after its first ``counts``: those of this run, not of the one it continues."""
-    return {name: list(batches)[counts.get(name, 0) :] for name, batches in progress.items()}
+def batches_after(progress: Progress, number: int) -> dict[str, list[BatchMetrics]]:
+    """The batches of each query after one: those of this run, not of the one it continues."""
+    return {name: [one for one in batches if one.number > number] for name, batches in progress.items()}
 
 
-def figures(planned: Sequence[PlannedQuery], progress: Progress, now: float | None = None) -> Figures:
-    """The figures at a moment; without one, rates are those of the whole run."""
+def figures(
+    planned: Sequence[PlannedQuery], progress: Progress, totals: Totals, now: float | None = None
+) -> Figures:
+    """The figures at a moment; without one, rates are those of all batches that are remembered.
+
+    ``progress`` has the last batches, and ``totals`` count all of them.
+    """
     longest = max((progress.get(query.name, ()) for query in planned), key=len, default=())
     elapsed = [batch.elapsed for batch in longest]
     return Figures(
-        tuple(_stream(name, uses, progress, now) for name, uses in _uses(planned).items()),
-        tuple(_query(query, progress.get(query.name, ()), now) for query in planned),
+        tuple(_stream(name, uses, progress, totals, now) for name, uses in _uses(planned).items()),
+        tuple(_query(query, progress.get(query.name, ()), totals, now) for query in planned),
         tuple(store for query in planned for store in _stores(query.name, progress.get(query.name, ()))),
         longest[-1].number if longest else None,
-        len(longest),
+        totals.batches,
         elapsed[-1] if elapsed else 0.0,
-        sum(elapsed) / len(elapsed) if elapsed else 0.0,
+        totals.seconds / totals.batches if totals.batches else 0.0,
     )
 
 
@@ -125,25 +133,14 @@ def _uses(planned: Sequence[PlannedQuery]) -> dict[str, list[tuple[str, str]]]:
 
 
 def _stream(
-    name: str, uses: Sequence[tuple[str, str]], progress: Progress, now: float | None
+    name: str, uses: Sequence[tuple[str, str]], progress: Progress, totals: Totals, now: float | None
 ) -> StreamFigures:
-    every = [_most(progress.get(query, ()), alias) for query, alias in uses]
-    rows, late, untimed, malformed = (max(counts) for counts in zip(*every, strict=True))
+    count = totals.streams.get(name, StreamTotals())
     rates = [_rate(progress.get(query, ()), partial(_rows, alias=alias), now) for query, alias in uses]
     last = [batches[-1].backlog for query, _ in uses if (batches := progress.get(query))]
     waiting = [one[name] for one in last if name in one]
     backlog = max(waiting, key=lambda one: (one.parts, one.seconds), default=None)
-    return StreamFigures(name, rows, max(rates), late, untimed, malformed, backlog)
-
-
-def _most(batches: Iterable[BatchMetrics], alias: str) -> tuple[int, int, int, int]:
-    inputs = [_input(batch, alias) for batch in batches]
-    return (
-        sum(one.rows for one in inputs),
-        sum(one.late for one in inputs),
-        sum(one.untimed for one in inputs),
-        sum(one.malformed for one in inputs),
-    )
+    return StreamFigures(name, count.rows, max(rates), count.late, count.untimed, count.malformed, backlog)
 
 
 def _rows(batch: BatchMetrics, alias: str) -> int:
@@ -154,11 +151,13 @@ def _input(batch: BatchMetrics, alias: str) -> InputMetrics:
     return batch.inputs.get(alias) or InputMetrics(0)
 
 
-def _query(planned: PlannedQuery, batches: Sequence[BatchMetrics], now: float | None) -> QueryFigures:
+def _query(
+    planned: PlannedQuery, batches: Sequence[BatchMetrics], totals: Totals, now: float | None
+) -> QueryFigures:
     hops = batches[-1].seconds[: 1 + planned.graph.hops] if batches else ()
     return QueryFigures(
         planned.name,
-        sum(batch.results for batch in batches),
+        totals.queries.get(planned.name, QueryTotals()).results,
         _rate(batches, lambda batch: batch.results, now),
         tuple(batch.results for batch in batches[-_TREND:]),
         hops,
@@ -169,7 +168,9 @@ def _query(planned: PlannedQuery, batches: Sequence[BatchMetrics], now: float | 
 def _stores(query: str, batches: Sequence[BatchMetrics]) -> list[StoreFigures]:
     held = batches[-1].stores if batches else {}
     by_size = sorted(held, key=lambda name: (name.count("⋈"), name))
-    return [StoreFigures(query, name, held[name].rows, held[name].bytes) for name in by_size]
+    return [
+        StoreFigures(query, name, held[name].rows, held[name].bytes, held[name].users) for name in by_size
+    ]
 
 
 Timed = TypeVar("Timed", BatchMetrics, "BatchFigures")
@@ -262,7 +263,8 @@ def batch_figures(graph: PhysicalGraph | None, metrics: BatchMetrics) -> BatchFi
         dict(sorted(streams.items())),
         dict(metrics.answers),
         tuple(
-            StoreFigures("", name, metrics.stores[name].rows, metrics.stores[name].bytes) for name in by_size
+            StoreFigures("", name, one.rows, one.bytes, one.users)
+            for name, one in ((name, metrics.stores[name]) for name in by_size)
         ),
         metrics.seconds,
         {name: one.parts for name, one in metrics.backlog.items()},

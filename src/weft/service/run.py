@@ -23,6 +23,7 @@ from rich.live import Live
 from weft.errors import QueryError, WeftError
 from weft.logical.waiting import check_closing
 from weft.planned import PlannedQuery
+from weft.runtime.log.totals import Totals
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.service.figures import batches_after, figures
 from weft.service.pipeline import Pipeline
@@ -76,7 +77,8 @@ def run_pipeline(pipeline: Pipeline, options: RunOptions) -> None:
     log = spark_log(str(pipeline.checkpoint))
     with log_batches(options.log, options.json):
         try:
-            prepare(pipeline.master, console, log)
+            if pipeline.session.execution != "local":  # which needs neither Spark nor Java
+                prepare(pipeline.master, console, log)
             _run(pipeline, planned, sinks, options, console)
         except WeftError:
             raise
@@ -156,7 +158,6 @@ def _run(
 ) -> None:
     session = pipeline.session
     session.start(available_now=options.available_now, ends=options.once)
-    before = {name: len(batches) for name, batches in session.progress.items()}
     began = time.monotonic()
 
     stopping = Event()
@@ -164,7 +165,12 @@ def _run(
     def now() -> RunMoment:
         elapsed = time.monotonic() - began
         return RunMoment(
-            options.title, planned, batches_after(session.progress, before), elapsed, stopping.is_set()
+            options.title,
+            planned,
+            batches_after(session.progress, session.resumed_after),
+            session.run_totals,
+            elapsed,
+            stopping.is_set(),
         )
 
     alone = not options.json and not any(isinstance(sink, ConsoleSink) for sink in sinks.values())
@@ -186,7 +192,8 @@ def _run(
         session.stop()
         raise
     last = now()
-    console.print(summary(options.title, figures(planned, last.progress), last.elapsed))
+    console.print(summary(options.title, figures(planned, last.progress, last.totals), last.elapsed))
+    session.check_suspended()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +201,11 @@ class _Ending:
     """A run over input that ends, which is over when all is processed."""
 
     done: Future[None]
+
+    @property
+    def is_active(self) -> bool:
+        """Whether there is something left to process."""
+        return not self.done.done()
 
     def await_termination(self, timeout: int | None = None) -> bool:
         """Wait for the end, so many seconds at most; True if it has come. An error of the run is raised."""
@@ -210,17 +222,18 @@ class RunMoment:
     title: str
     planned: Sequence[PlannedQuery]
     progress: Mapping[str, Sequence[BatchMetrics]]
+    totals: Totals
     elapsed: float
     stopping: bool = False
 
     def screen(self) -> RenderableType:
         """The moment as a screen of a terminal."""
-        found = figures(self.planned, self.progress, time.time())
+        found = figures(self.planned, self.progress, self.totals, time.time())
         return screen(self.title, self.planned, found, self.elapsed, self.stopping)
 
     def line(self) -> str:
         """The moment as one line of text."""
-        return line(figures(self.planned, self.progress, time.time()), self.elapsed)
+        return line(figures(self.planned, self.progress, self.totals, time.time()), self.elapsed)
 
 
 def _first_runs(pipeline: Pipeline, moment: RunMoment, *, sure: bool = False) -> bool:

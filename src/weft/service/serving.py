@@ -4,7 +4,7 @@ Guarantees: what is wrong with the pipeline or with the settings is said before 
 but this machine, it demands tokens and refuses to start without. The interface answers while the session starts. If
 it cannot be started, the process ends with the error; if it fails later, the service stays, is not ready, and says why.
 On Ctrl-C or SIGTERM, live results are ended, the batch under way is finished, and the process ends; asked a second
-time, at once.
+time, at once. While queries are planned for the start nothing runs yet, and nothing is waited for.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ from typing import Any
 from rich.console import Console
 
 from weft.errors import ConfigError, WeftError
-from weft.service.listening import allow_many_files, listen
+from weft.service.listening import allow_many_files, listen, timed_protocol
 from weft.service.pipeline import Pipeline
 from weft.service.run import check_runnable
 from weft.service.startup import prepare, spark_log
 from weft.service.watch import stop_signals
 
 __all__ = ["ServeOptions", "serve_pipeline"]
+
+_STARTED = 60.0  # seconds for which a server may start
 
 SWITCH = 0.001  # seconds after which a thread that computes lets others go on, so that batches do not wait for requests
 GRACE = 5  # seconds that answers under way may take at the end
@@ -122,6 +124,7 @@ class _Process:
         self.page = _mount_page(self.service.app, self.hub, self.controls)
         self.console = Console(stderr=True)
         self.failure: BaseException | None = None
+        self.stopping, self.planned = threading.Event(), threading.Event()
 
     def run(self, listening: socket.socket) -> None:
         """Serve until asked to stop."""
@@ -130,6 +133,7 @@ class _Process:
         ssl = {} if self.options.certificate is None else _certificate(self.options)
         config = uvicorn.Config(
             self.service.guarded,
+            http=timed_protocol(),
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -139,17 +143,18 @@ class _Process:
             **ssl,
         )
         server = uvicorn.Server(config)
-        stopping = threading.Event()
+        stopping = self.stopping
         answering = threading.Thread(target=server.run, args=[[listening]], name="weft-http", daemon=True)
         host, port = listening.getsockname()[:2]
         with stop_signals(stopping):
             answering.start()
+            _wait_until_started(server, answering)
             scheme = "https" if self.options.certificate else "http"
             address = f"{scheme}://{_shown(host)}:{port}"
             print(f"serving on {address}", flush=True)
             if self.options.opened is not None:
                 self.options.opened(address)
-            starting = threading.Thread(target=self._start, args=[stopping], name="weft-start", daemon=True)
+            starting = threading.Thread(target=self._start, name="weft-start", daemon=True)
             starting.start()
             until = math.inf if self.options.seconds is None else time.monotonic() + self.options.seconds
             try:
@@ -162,28 +167,33 @@ class _Process:
         if self.failure is not None:
             raise WeftError(f"the session cannot be started: {self.failure}") from self.failure
 
-    def _start(self, failed: threading.Event) -> None:
+    def _start(self) -> None:
         """Start the session while the interface answers already."""
         try:
             self.hub.start(self._prepare_spark)
             if self.controls is not None:
                 self.controls.begin()
         except BaseException as error:
-            self.failure = error
-            failed.set()
+            self.failure = None if self.stopping.is_set() and not self.planned.is_set() else error
+            self.stopping.set()
         else:
             self.console.print("the session runs", markup=False, highlight=False)
 
     def _prepare_spark(self) -> None:
+        if self.stopping.is_set():
+            raise WeftError("the service was asked to stop before its session had begun")
+        self.planned.set()
         if self.pipeline.session.execution != "local":
             prepare(self.pipeline.master, self.console, spark_log(str(self.pipeline.checkpoint)))
 
     def _stop(self, server: Any, answering: threading.Thread, starting: threading.Thread) -> None:
         """End live results, then the session after the batch under way, then the interface."""
+        self.stopping.set()
         self.service.live.close_soon()
-        starting.join()
-        with suppress(Exception):  # if it has failed, health says so
-            self.hub.stop()
+        if self.planned.is_set() or not starting.is_alive():
+            starting.join()
+            with suppress(Exception):  # if it has failed, health says so
+                self.hub.stop()
         server.should_exit = True
         answering.join(GRACE + 5)
 
@@ -193,6 +203,17 @@ def _certificate(options: ServeOptions) -> dict[str, Any]:
         if file is not None and not file.is_file():
             raise ConfigError(f"there is no file {file}")
     return {"ssl_certfile": str(options.certificate), "ssl_keyfile": str(options.key)}
+
+
+def _wait_until_started(server: Any, answering: threading.Thread) -> None:
+    """Wait until a server answers, a minute at most, or has ended.
+
+    While it starts, the library of the page looks at all objects of this process (`gc.get_objects`). A tuple that
+    another thread is just making would be seen half made, and CPython raises a `SystemError` there.
+    """
+    until = time.monotonic() + _STARTED
+    while answering.is_alive() and not server.started and time.monotonic() < until:
+        time.sleep(0.01)
 
 
 def _mount_page(app: Any, hub: Any, controls: Any = None) -> bool:

@@ -18,6 +18,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from weft.logical.canonical import readable
 from weft.plan.figures import number
 from weft.statistics_report import HEADS, report_cells
 
@@ -81,6 +82,7 @@ def state_tables(state: CheckpointState, console: Console) -> None:
     for query in state.queries:
         console.print(Text(f"  {query_line(query)}"), soft_wrap=True)
         console.print(Text(f"    {query.text}", style="dim"), soft_wrap=True)
+    _show(console, "Suspended", ("query", "why"), state.suspended.items())
     _show(console, "Stopped", ("query", "why"), state.stopped.items())
     _show(console, "Statistics", HEADS, map(report_cells, state.statistics))
 
@@ -119,7 +121,8 @@ def _lookup_table(table: TableProgress) -> tuple[str, ...]:
 
 def query_line(query: QueryState) -> str:
     """A query in a line."""
-    held = f"{_bytes(round(query.bytes))} of state"
+    held = f"{_bytes(query.own)} of its own"
+    held += f", shares {_bytes(query.shared)}" if query.shared else ""
     return f"{query.name} · since batch {query.first} · {query.results:,} results · {held}"
 
 
@@ -128,8 +131,8 @@ def store_cells(store: StoreState) -> tuple[str, ...]:
     ends = (store.oldest, store.newest)
     shown = [("-" if end is None else f"tuple {end:,}") if store.counted else _time(end) for end in ends]
     return (
-        store.name,
-        store.layout or "-",
+        readable(store.name),
+        readable(store.layout or "-"),
         f"{store.rows:,}",
         _bytes(store.bytes),
         str(store.runs),

@@ -49,9 +49,14 @@ def line(found: Figures, elapsed: float) -> str:
         f"results: {results}",
         *_latencies(found),
         *_troubles(found),
-        f"state: {sum(s.rows for s in found.stores):,} rows, {bytes_text(sum(s.bytes for s in found.stores))}",
+        f"state: {_once(found.stores, 'rows'):,.0f} rows, {bytes_text(_once(found.stores, 'bytes'))}",
     ]
     return "  ".join(parts)
+
+
+def _once(stores: Sequence[StoreFigures], what: str) -> float:
+    """What stores hold together, those that several queries use counted once."""
+    return float(sum(getattr(store, what) / store.users for store in stores))
 
 
 def _troubles(found: Figures) -> list[str]:
@@ -162,32 +167,50 @@ def _hops(seconds: Sequence[float]) -> str:
 
 
 def _plans(planned: Sequence[PlannedQuery], found: Figures) -> Table:
-    table = _table("plan", "<probe orders", "<store", "rows", "bytes")
+    table = _table("plan", "<probe orders", "<store", "rows", "bytes", "<used by")
     for query in planned:
         stores = [store for store in found.stores if store.query == query.name]
-        columns = [_column(stores, part) for part in range(3)]
+        columns = [_column(stores, part) for part in range(4)]
         table.add_row(f"[green]{escape(query.name)}[/]", escape("\n".join(probe_orders(query))), *columns)
     return table
 
 
 def _column(stores: Sequence[StoreFigures], part: int) -> str:
-    rows = [(escape(store.name), f"{store.rows:,}", bytes_text(store.bytes)) for store in stores]
+    rows = [
+        (escape(store.name), f"{store.rows:,}", bytes_text(store.bytes), _users(store)) for store in stores
+    ]
     return "\n".join(row[part] for row in rows)
 
 
+def _users(store: StoreFigures) -> str:
+    return "" if store.users == 1 else f"{store.users} queries"
+
+
 def _totals(found: Figures) -> Table:
-    table = _table("query", "results/s", "results", "latency p50 / p95", "state rows", "state bytes")
+    shares = any(store.users > 1 for store in found.stores)
+    heads = (
+        ["state rows", "state bytes"]
+        if not shares
+        else ["own rows", "own bytes", "shared rows", "shared bytes"]
+    )
+    table = _table("query", "results/s", "results", "latency p50 / p95", *heads)
     for query in found.queries:
-        held = [store for store in found.stores if store.query == query.name]
+        mine = [store for store in found.stores if store.query == query.name]
+        own, shared = ([s for s in mine if (s.users > 1) == is_shared] for is_shared in (False, True))
         table.add_row(
             f"[green]{escape(query.name)}[/]",
             f"{query.per_second:,.0f}",
             f"[bold]{query.results:,}[/]",
             _quantiles(query.latency.processing),
-            f"{sum(store.rows for store in held):,}",
-            bytes_text(sum(store.bytes for store in held)),
+            *_state(own),
+            *(_state(shared) if shares else ()),
         )
     return table
+
+
+def _state(stores: Sequence[StoreFigures]) -> tuple[str, str]:
+    """What stores hold, as texts: rows and bytes."""
+    return f"{sum(store.rows for store in stores):,}", bytes_text(sum(store.bytes for store in stores))
 
 
 def probe_orders(planned: PlannedQuery) -> list[str]:

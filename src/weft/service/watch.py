@@ -18,13 +18,16 @@ from threading import Event
 from types import FrameType
 from typing import Protocol
 
-from weft.errors import WeftError
+from weft.errors import SuspendedError, WeftError
 
 __all__ = ["Runs", "log_batches", "stop_signals", "watch"]
 
 
 class Runs(Protocol):
     """A session or run, as far as `watch` needs to know it."""
+
+    @property
+    def is_active(self) -> bool: ...
 
     def await_termination(self, timeout: int | None = None) -> bool: ...
 
@@ -45,8 +48,13 @@ def watch(
     left = math.inf if seconds is None else seconds
     while not asked.is_set() and left > 0:
         began = clock()
-        if session.await_termination(1):
-            return
+        try:
+            if session.await_termination(1):
+                return
+        except SuspendedError:  # all queries are: they go on by themselves one day
+            if not session.is_active:
+                raise
+            asked.wait(1)
         tell()
         left -= clock() - began if counts() else 0.0
 

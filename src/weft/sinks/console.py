@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from weft.arguments import checked
 from weft.errors import SinkError
 from weft.ports.sink import Rows
 from weft.sinks.rows import as_table
@@ -68,6 +69,7 @@ def _counted(rows: int) -> str:
     return f"{rows:,} row" + "s" * (rows != 1)
 
 
+@checked(SinkError)
 def to_console(rows: int = 20, *, console: Console | None = None, title: str | None = None) -> ConsoleSink:
     """The first rows of each batch on the terminal, under a title, at least once."""
     return ConsoleSink(rows, console, title)

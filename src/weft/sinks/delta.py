@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from weft.arguments import checked
 from weft.errors import SinkError, StateError
 from weft.paths import local_path
 from weft.ports.sink import Rows
@@ -30,6 +31,7 @@ from weft.sinks.delta_checks import check_partition_columns, check_table
 from weft.sinks.delta_files import DeltaFile, DeltaPart, read_part
 from weft.sinks.delta_places import DeltaPlace, place_at
 from weft.sinks.extras import check_columns, load_extra
+from weft.sinks.object_file import NamedPart
 from weft.sinks.replays import Replays
 from weft.sinks.rows import as_table
 from weft.storage.objects import delta_reason
@@ -139,6 +141,11 @@ class DeltaSink:
         found = table.transaction_version(self._application)
         return -1 if found is None else found
 
+    def last_batch(self) -> int:
+        """The last batch of this checkpoint's that the table has; -1 without one."""
+        with self._naming("read"):
+            return self._last_batch(self._table())
+
     def begin(self, batch_id: int) -> None:
         """Nothing is to be prepared: files of earlier attempts are in nobody's way."""
 
@@ -149,18 +156,12 @@ class DeltaSink:
 
     def write_part(self, batch_id: int, partition: int, rows: Rows) -> str:
         """Write files under names that no other attempt has; readers do not see them before `commit_parts`."""
-        part = self.open_part(batch_id, partition)
-        with self._naming(f"given batch {batch_id}"):
-            try:
-                part.write(as_table(rows, self._schema))
-                return part.close()
-            except BaseException:
-                part.abort()
-                raise
+        return self.open_part(batch_id, partition).write_all(as_table(rows, self._schema))
 
-    def open_part(self, batch_id: int, partition: int) -> DeltaPart:
+    def open_part(self, batch_id: int, partition: int) -> NamedPart:
         """Begin files like those of `write_part`, to which rows are added as they are found."""
-        return DeltaPart(self._place, batch_id, partition, self.partition_by)
+        part = DeltaPart(self._place, batch_id, partition, self.partition_by)
+        return NamedPart(part, lambda: self._naming(f"given batch {batch_id}"))
 
     def commit_parts(self, batch_id: int, names: Sequence[str]) -> None:
         """Add the files to the table in one transaction, unless the table has the batch; without files, do nothing."""
@@ -236,7 +237,8 @@ def _module() -> Any:
     return load_extra("deltalake", "to_delta", "delta")
 
 
-def to_delta(path: str | Path, *, partition_by: Sequence[str] = (), compact: bool = False) -> DeltaSink:
+@checked(SinkError)
+def to_delta(path: str | Path, *, partition_by: str | Sequence[str] = (), compact: bool = False) -> DeltaSink:
     """Results as a Delta table, each exactly once; `pip install "weft[delta]"`.
 
     The table is in a directory, or in an object store, as in "s3://bucket/lake/trolls" (`weft[delta,objects]`).

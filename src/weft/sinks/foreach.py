@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from weft.arguments import checked
 from weft.errors import SinkError
 from weft.ports.sink import Rows
 from weft.sinks.rows import as_table
@@ -72,6 +73,7 @@ def _data_frame(table: pa.Table) -> Any:
     return spark.createDataFrame(table)
 
 
+@checked(SinkError)
 def foreach_batch(function: Callable[[Any, int], object], *, arrow: bool | str = False) -> ForeachBatchSink:
     """Call `function(rows, batch_id)` with each batch, at least once.
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from weft.arguments import checked
 from weft.errors import SinkError, WeftError
 from weft.ports.sink import Rows
 from weft.sinks.extras import check_columns, load_extra
@@ -122,6 +123,11 @@ class IcebergSink:
         """The last batch of this checkpoint's that the table has; -1 without one."""
         return int(table.properties.get(self._application, "-1"))
 
+    def last_batch(self) -> int:
+        """The last batch of this checkpoint's that the table has; -1 without one."""
+        with self._naming("read"):
+            return self._last_batch(self._catalog().load_table(self.table))
+
     def begin(self, batch_id: int) -> None:
         """Nothing is to be prepared: an attempt that did not commit has left nothing that is seen."""
 
@@ -175,6 +181,7 @@ def _held(schema: pa.Schema) -> pa.Schema:
     return pa.schema([(one.name, _HELD_AS.get(one.type, one.type)) for one in schema])
 
 
+@checked(SinkError)
 def to_iceberg(catalog: str | Mapping[str, str], table: str) -> IcebergSink:
     """Results as an Iceberg table, each exactly once; `pip install "weft[iceberg]"`.
 

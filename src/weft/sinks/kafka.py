@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from weft.arguments import checked
 from weft.errors import SinkError, nearest
 from weft.kafka_options import KafkaOptions, kafka_options
 from weft.ports.sink import Rows
@@ -85,6 +86,10 @@ class KafkaSink:
                 hint="continue with the checkpoint that wrote it, or begin with a new one",
             )
 
+    def last_batch(self) -> int:
+        """The last batch of this checkpoint's that the topic has; -1 without one."""
+        return self._opened().last_batch()
+
     def begin(self, batch_id: int) -> None:
         """Do nothing: an earlier attempt of the batch was undone, or is complete."""
 
@@ -148,6 +153,7 @@ def kafka_sink(description: Mapping[str, Any]) -> KafkaSink:
     return KafkaSink(description["topic"], description["key"], written, options, description["name"])
 
 
+@checked(SinkError)
 def to_kafka(
     servers: str,
     topic: str,

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from weft.errors import SinkError
+from weft.arguments import checked
+from weft.errors import ResultLimitError, SinkError
 from weft.memory import bytes_of, machine_memory
 from weft.ports.sink import Rows
 from weft.sinks.rows import as_table
@@ -65,7 +66,7 @@ class MemorySink:
             replaced = self._tables.get(batch_id)
             size = self._bytes - (0 if replaced is None else replaced.nbytes) + table.nbytes
             if table.num_rows and size > self.limit:
-                raise SinkError(
+                raise ResultLimitError(
                     f"to_memory: with batch {batch_id}, results have {size:,} bytes, and the limit is {self.limit:,}",
                     hint='write them with to_parquet, keep the last ones with to_recent, or give limit="…"',
                 )
@@ -106,6 +107,7 @@ class MemorySink:
             return Punctuations.joined(self._punctuations[batch] for batch in sorted(self._punctuations))
 
 
+@checked(SinkError)
 def to_memory(limit: str | int | None = None) -> MemorySink:
     """Results in memory, for `results()`: at most so many bytes, by default half of what the machine has.
 

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, overload
 
 import pyarrow as pa
 
+from weft.arguments import checked
 from weft.errors import SinkError, nearest
 from weft.paths import local_path
 from weft.ports.sink import Rows
@@ -168,8 +169,7 @@ class ParquetSink:
         return ParquetPart(self._pending(batch_id, partition), self.compression)
 
     def _pending(self, batch_id: int, partition: int) -> Path:
-        directory = self._own("pending", str(batch_id))
-        files.make_directory(directory)
+        directory = self._made("pending", str(batch_id))
         return directory / f"part-{partition:05d}-{uuid.uuid4().hex}.parquet"
 
     def commit_parts(self, batch_id: int, names: Sequence[str]) -> None:
@@ -207,8 +207,7 @@ class ParquetSink:
 
     def _take_from_tasks(self, batch_id: int) -> Path:
         """Move the files of a batch into a directory that no task writes to, so that late tasks cannot add any."""
-        pending, ready = self._own("pending", str(batch_id)), self._own("ready", str(batch_id))
-        files.make_directory(ready.parent)
+        pending, ready = self._own("pending", str(batch_id)), self._made("ready") / str(batch_id)
         files.remove(ready)
         files.set_aside(pending, ready)
         return ready
@@ -232,10 +231,26 @@ class ParquetSink:
         names = [path.name.removeprefix(prefix) for path in self.path.glob(f"{prefix}*")]
         return sorted(int(name) for name in names if name.isdigit())
 
+    def last_batch(self) -> int:
+        """The last batch that has rows here; -1 without one."""
+        return max(self.batches(), default=-1)
+
     def describe(self) -> dict[str, object]:
         """What is needed to make it again."""
         form = {"compression": self.compression, "batch_column": self.batch_column, "digits": self.digits}
         return {"kind": "parquet", "path": str(self.path.absolute()), **form}
+
+    def _made(self, *names: str) -> Path:
+        """A directory below `_weft`, which is made; if `_weft` itself is gone, so are the results that were there."""
+        directory = self._own(*names)
+        if not directory.is_dir():
+            if not self._own().is_dir():
+                raise SinkError(
+                    f"to_parquet: {self.path} is gone, with the results of earlier batches",
+                    hint=f"put it back as it was; to go on without them, make the directory {self._own()}",
+                )
+            files.make_directory(directory)
+        return directory
 
     def _own(self, *names: str) -> Path:
         return self.path.joinpath("_weft", *names)
@@ -268,6 +283,7 @@ def to_parquet(
 ) -> ParquetSink | ObjectParquetSink: ...
 
 
+@checked(SinkError)
 def to_parquet(
     path: str | Path, *, compression: str = "snappy", batch_column: str = "batch"
 ) -> ParquetSink | ObjectParquetSink:

@@ -26,7 +26,7 @@ import pyarrow as pa
 from weft.errors import SinkError, StateError
 from weft.ports.sink import Rows
 from weft.sinks import files
-from weft.sinks.object_file import ObjectFile
+from weft.sinks.object_file import NamedPart, ObjectFile
 from weft.sinks.parquet import check_form
 from weft.sinks.rows import as_table
 from weft.storage.objects import ObjectStorage
@@ -46,9 +46,9 @@ class ObjectParquetPart:
         self._name, self._object = name, ObjectFile(storage, name)
         self._file = files.ParquetFile(self._object.path, compression)
 
-    def write(self, rows: pa.RecordBatch | pa.Table) -> None:
+    def write(self, rows: pa.RecordBatch) -> None:
         """Add results."""
-        self._file.write(pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows)
+        self._file.write(pa.Table.from_batches([rows]))
 
     def close(self) -> str:
         """Put the object; gives its name."""
@@ -112,7 +112,8 @@ class ObjectParquetSink:
 
     def recover(self, last_committed: int) -> None:
         """Refuse batches that the checkpoint cannot have made; what was not committed is not seen."""
-        ahead = [batch for batch in self.batches() if batch > last_committed + 1]
+        with self._naming("read"):
+            ahead = [batch for batch in self.batches() if batch > last_committed + 1]
         if ahead:
             raise SinkError(
                 f"to_parquet: {self.path} has batch {ahead[-1]}, but the checkpoint ends with {last_committed}",
@@ -133,18 +134,13 @@ class ObjectParquetSink:
 
     def write_part(self, batch_id: int, partition: int, rows: Rows) -> str:
         """Put an object under a name that no other attempt has, where readers do not look."""
-        part = self.open_part(batch_id, partition)
-        try:
-            part.write(as_table(rows))
-            return part.close()
-        except BaseException:
-            part.abort()
-            raise
+        return self.open_part(batch_id, partition).write_all(as_table(rows))
 
-    def open_part(self, batch_id: int, partition: int) -> ObjectParquetPart:
+    def open_part(self, batch_id: int, partition: int) -> NamedPart:
         """Begin an object like that of `write_part`, to which rows are added as they are found."""
         name = f"_weft/pending/{batch_id}/part-{partition:05d}-{uuid.uuid4().hex}.parquet"
-        return ObjectParquetPart(self._storage, name, self.compression)
+        part = ObjectParquetPart(self._storage, name, self.compression)
+        return NamedPart(part, lambda: self._naming(f"given batch {batch_id}"))
 
     def commit_parts(self, batch_id: int, names: Sequence[str]) -> None:
         """Copy the files to where readers look, put the object that says that they are the batch, and tidy up."""
@@ -199,6 +195,10 @@ class ObjectParquetSink:
         """The batches that are committed here, in order."""
         stems = (name.removesuffix(".json") for name in self._storage.list("_weft/commits"))
         return sorted(int(stem) for stem in stems if stem.isdigit())
+
+    def last_batch(self) -> int:
+        """The last batch that is committed here; -1 without one."""
+        return max(self.batches(), default=-1)
 
     def committed_files(self) -> list[str]:
         """The URIs of the files of all committed batches, in the order of the batches."""

@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from weft.ports.sink import is_hurried
+
 __all__ = ["Patience"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0  # seconds
@@ -16,7 +18,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0  # seconds
 class Patience:
     """Turns of a loop for some seconds, with pauses that grow; each says whether it is the last one.
 
-    Whoever is done leaves the loop. At least two turns are given, so that something that takes long is tried again.
+    Whoever is done leaves the loop. At least two turns are given, so that something that takes long is tried again; but
+    one alone within `weft.ports.sink.hurried`.
 
     >>> [last for last in Patience(0.0)]
     [False, True]
@@ -27,7 +30,9 @@ class Patience:
     def __iter__(self) -> Iterator[bool]:
         """Begin now."""
         end, pause = time.monotonic() + self.seconds, _FIRST_PAUSE
-        yield False
+        yield is_hurried()
+        if is_hurried():
+            return
         while True:
             time.sleep(
                 pause * random.uniform(0.5, 1.0)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from weft.arguments import checked
 from weft.errors import SinkError
 from weft.ports.sink import Rows
 from weft.sinks.extras import check_columns, load_extra
@@ -157,6 +158,11 @@ class PostgresSink:
         found = connection.execute(noted, mine).fetchone()
         return -1 if found is None else int(found[0])
 
+    def last_batch(self) -> int:
+        """The last batch of this checkpoint's that the table has; -1 without one."""
+        with self._naming(), self._transaction() as connection:
+            return self._last_batch(connection)
+
     def begin(self, batch_id: int) -> None:
         """Nothing is to be prepared: an attempt that did not commit has left nothing."""
 
@@ -241,6 +247,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(_quote(name) for name in names)
 
 
+@checked(SinkError)
 def to_postgres(dsn: str, table: str, *, key: str | Sequence[str] = ()) -> PostgresSink:
     """Results as rows of a PostgreSQL table, each exactly once; `pip install "weft[postgres]"`.
 

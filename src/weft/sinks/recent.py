@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from weft.arguments import checked
 from weft.errors import SinkError
 from weft.ports.sink import Rows
 from weft.sinks.rows import as_table
@@ -193,6 +194,7 @@ class RecentSink:
         return end
 
 
+@checked(SinkError)
 def to_recent(rows: int = ROWS, bytes: int = BYTES) -> RecentSink:  # noqa: A002
     """The last results in memory, at most so many rows and bytes, for `page()` and `results()`.
 

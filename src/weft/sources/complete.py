@@ -16,6 +16,8 @@ import zlib
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
+from weft.sources.opening import open_file
+
 __all__ = ["COMPRESSIONS", "SETTLED", "compression_of", "settling_time", "why_incomplete"]
 
 SETTLED = 0.25  # seconds for which a text must not have changed: one that seems complete may still grow
@@ -45,11 +47,11 @@ def settling_time(path: str, format_: str, size: int) -> float:
     return _SETTLED_UNSEEN if unseen else SETTLED
 
 
-def why_incomplete(path: str, format_: str, size: int) -> str | None:
+def why_incomplete(path: str, format_: str, size: int, within: str | None = None) -> str | None:
     """Why a file of so many bytes is not complete; None if it is. Raises OSError if it cannot be read."""
     if size == 0:
         return "it is empty"
-    with open(path, "rb") as file:
+    with open_file(path, within) as file:
         if format_ == "parquet":
             return _parquet(file, size)
         if format_ == "arrow":

@@ -90,11 +90,11 @@ def _finish(
     file: SourceFile, target: Target, table: pa.Table, wrong: dict[int, str], records: Callable[[], Spans]
 ) -> Decoded:
     fields = zip(target.schema, table.columns, strict=True)
-    batch, reasons = assemble([_column(values, field.type) for field, values in fields], target)
-    if reasons:
+    made = assemble([_column(values, field.type) for field, values in fields], target)
+    if made.reasons:
         rows = np.delete(np.arange(table.num_rows + len(wrong)), list(wrong))
-        wrong = wrong | {int(rows[row]): reason for row, reason in reasons.items()}
-    return locate_bad_rows(file, batch, dict(sorted(wrong.items())), lambda at: records().places(at))
+        wrong = wrong | {int(rows[row]): reason for row, reason in made.reasons.items()}
+    return locate_bad_rows(file, made, dict(sorted(wrong.items())), lambda at: records().places(at))
 
 
 def _column(values: pa.ChunkedArray, type_: DataType) -> Column:

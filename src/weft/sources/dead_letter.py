@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from weft.arguments import check_fields
 from weft.errors import SourceError
 from weft.sources.records import BadRecord, decode_records, encode_records
 from weft.storage.places import storage_at
@@ -78,6 +79,7 @@ class DeadLetterLimit:
     least: int = 1000
 
     def __post_init__(self) -> None:
+        check_fields(self, SourceError)
         if self.records is not None and self.records < 0:
             raise SourceError(f"a limit of {self.records} bad records makes no sense", hint="use 0 or more")
         if self.fraction is not None and not 0 <= self.fraction <= 1:

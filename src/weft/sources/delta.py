@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from weft.arguments import checked
 from weft.errors import ConfigError, SourceError
-from weft.logical.schema import Schema
+from weft.logical.schema import Schema, SchemaLike, schema_of
 from weft.sources.table_readers import arrow_schema, conformed
 from weft.storage.objects import delta_options, delta_reason
 from weft.storage.uris import is_object_uri, normal_place
@@ -82,7 +84,8 @@ class DeltaReader:
             raise SourceError(f"delta: {self.path} cannot be opened: {reason}", hint=hint) from error
 
 
-def delta(path: str, *, version: int | None = None, schema: Schema | str | None = None) -> DeltaReader:
+@checked(SourceError)
+def delta(path: str | Path, *, version: int | None = None, schema: SchemaLike | None = None) -> DeltaReader:
     """A Delta table for `Session.table`: its newest version whenever it is looked at, or always the one given.
 
     The table is in a directory, or in an object store, as in "s3://bucket/dim/customers". Without a schema, the columns
@@ -93,7 +96,7 @@ def delta(path: str, *, version: int | None = None, schema: Schema | str | None 
     text = str(path)
     if not text.strip():
         raise SourceError("delta: the path is empty", hint='name a directory, as in delta("dim/customers")')
-    columns = Schema.parse(schema) if isinstance(schema, str) else schema
+    columns = None if schema is None else schema_of(schema)
     try:
         return DeltaReader(normal_place(text), version, columns)
     except ConfigError as error:

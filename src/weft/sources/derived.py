@@ -50,6 +50,7 @@ class DerivedSource:
         part: Part,
         event_time: str | None = None,
         columns: Collection[str] | None = None,
+        latest: int | None = None,  # noqa: ARG002
     ) -> DerivedRows:
         """The rows of a file."""
         storage, name = storage_at(self.places[part.what["place"]]), part.what["name"]

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from weft.arguments import checked, shown
 from weft.errors import SourceError
 from weft.logical.schema import DataType
 
@@ -43,8 +44,10 @@ class Dial:
 
     def turn(self, position: float) -> None:
         """Turn the dial; parts that are offered from now on follow it."""
-        if not 0 <= position <= 1:  # also refuses what is no number
-            raise SourceError(f"a dial cannot be turned to {position}", hint="use a number from 0 to 1")
+        if not isinstance(position, int | float) or not 0 <= position <= 1:
+            raise SourceError(
+                f"a dial cannot be turned to {shown(position)}", hint="use a number from 0 to 1"
+            )
         self._position = float(position)
 
 
@@ -56,6 +59,13 @@ class Drifting:
     second: Kind
 
     def __post_init__(self) -> None:
+        for kind in (self.first, self.second):
+            if not isinstance(getattr(kind, "type", None), DataType) or not callable(
+                getattr(kind, "values", None)
+            ):
+                raise SourceError(
+                    f"a column cannot drift by {shown(kind)}", hint="use two kinds, as weft.uniform(10)"
+                )
         if self.first.type != self.second.type:
             raise SourceError(
                 f"a column cannot drift from {self.first.type} to {self.second.type}",
@@ -74,6 +84,7 @@ class Drifting:
         return pc.if_else(pa.array(_shares(words) < position), after, before)
 
 
+@checked(SourceError)
 def drifting(first: Kind, second: Kind) -> Drifting:
     """A column that goes from one kind to another as the dial of its source is turned from 0 to 1."""
     return Drifting(first, second)

@@ -4,12 +4,16 @@ Guarantees: every file is offered until it is taken, and never again, whatever t
 are found in one look are offered in the order of that time, the oldest first, then by name; those of later looks
 follow. A file is offered when it is complete, or has not changed for as long as `FileRules` say. An offer is bounded,
 and says how much waits in all. A file of which only some row groups were taken is still offered if it is gone, so that
-its loss is noticed.
+its loss is noticed. A file that was taken when it was empty is offered once more when it is filled. What cannot be read
+because it is no file (a pipe, a link to nothing) is not waited for; the log names it once.
 """
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,13 +26,17 @@ from weft.sources.cleaning import Cleaner
 from weft.sources.complete import settling_time, why_incomplete
 from weft.sources.file_parts import FileStatus, estimate_bytes, parts_of, remaining_parts
 from weft.sources.listing import Listing
+from weft.sources.opening import is_within
 from weft.sources.taken import TakenNames
 
 __all__ = ["FileCursor", "FileRules"]
 
+_LOG = logging.getLogger("weft")
+_FILLED_AGAIN = 1.0  # seconds between two looks whether files that were taken when they were empty are filled
 _QUIET = 2.0  # a text that has not changed for so many seconds need not be looked at twice
 _MOST_FILES = 4096  # in one offer
 _UNKNOWN = FileStatus(0, 0, 0, 0)
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +130,12 @@ class FileCursor:
             name: {"what": dict(entry["what"]), "taken": list(entry["taken"])}
             for name, entry in place.state.get("begun", {}).items()
         }
+        self._empty: set[str] = set(
+            place.state.get("empty", ())
+        )  # taken, and offered again when they are filled
+        self._looked_filled = float("-inf")
+        self._at_once = threading.Event()
+        self._named: dict[str, str] = {}  # what cannot be read, and why, as it was logged
         self._cleaner = Cleaner(place.stream, listing.root, rules.clean, rules.archive, place.state)
         self._waiting: dict[str, _Waiting] = {}
         self._bytes = self._extra = 0  # of all that waits: bytes, and parts beyond one for each file
@@ -142,6 +156,7 @@ class FileCursor:
         self._now = now
         if self._listing.refresh():
             self._compare(now)
+        self._look_for_filled(now)
         offering = _Offering(self._most_files, self._place.most_bytes)
         unfinished: list[Unfinished] = []
         for name in list(self._waiting):
@@ -160,14 +175,36 @@ class FileCursor:
             self._forget(name)
         new = [
             (status.modified, name, status)
-            for name in self._taken.not_taken(names)
+            for name in self._taken.not_taken(names) - self._empty
             if name not in self._waiting and (status := self._status(name)) is not None
         ]
+        self._empty &= names
+        self._name_once(self._listing.strange)
         for _, name, status in sorted(new, key=lambda one: one[:2]):
-            path = self._path(name)
-            found = _Waiting(path, status, now, estimate_bytes(path, self._format, status.size))
-            found.unfinished = None if _is_text(name) else "its name is not UTF-8: rename it"
-            self._add(name, found)
+            self._wait_for(name, status, now)
+
+    def _wait_for(self, name: str, status: FileStatus, now: float) -> None:
+        path = self._path(name)
+        found = _Waiting(path, status, now, estimate_bytes(path, self._format, status.size))
+        found.unfinished = None if _is_text(name) else "its name is not UTF-8: rename it"
+        self._add(name, found)
+
+    def _look_for_filled(self, now: float) -> None:
+        """Let files wait that were empty when they were taken and are so no longer; they are looked at now and then."""
+        if 0 <= now - self._looked_filled < _FILLED_AGAIN and not self._at_once.is_set():
+            return
+        self._at_once.clear()
+        self._looked_filled = now
+        for name in sorted(self._empty):
+            if name not in self._waiting and (status := self._status(name)) is not None and status.size:
+                self._wait_for(name, status, now)
+
+    def _name_once(self, strange: Mapping[str, str]) -> None:
+        """Log what cannot be read, unless it was logged for the same reason since it is there."""
+        for name, why in sorted(strange.items()):
+            if self._named.get(name) != why:
+                _LOG.warning("stream %s does not read %s: %s", self._place.stream, self._path(name), why)
+        self._named = dict(strange)
 
     def _look_at(self, name: str, now: float, offering: _Offering, unfinished: list[Unfinished]) -> None:
         """Offer a file, or say why it has to wait."""
@@ -175,6 +212,7 @@ class FileCursor:
         if not file.begun:
             status = self._status(name)
             if status is None:
+                self._listing.doubt(name)
                 return
             self._examine(name, file, status, now)
         if file.parts is None:
@@ -196,24 +234,26 @@ class FileCursor:
         settled = seen >= settling or quiet >= max(settling, _QUIET)
         try:
             if not waited and not file.checked:
-                file.unfinished = why_incomplete(file.path, self._format, status.size)
+                file.unfinished = why_incomplete(file.path, self._format, status.size, self._listing.within)
                 file.checked = True
             if waited or (file.unfinished is None and settled):
-                most, event_time = self._place.most_bytes, self._place.event_time
-                self._set_parts(name, parts_of(file.path, self._format, status, most, event_time), file.bytes)
+                self._set_parts(name, self._parts_of(file.path, status), file.bytes)
         except FileNotFoundError:
             return
         except OSError as error:
             file.unfinished = f"it cannot be read: {error.strerror or error}"
 
+    def _parts_of(self, path: str, status: FileStatus) -> list[Part] | None:
+        place = self._place
+        return parts_of(path, self._format, status, place.most_bytes, place.event_time, self._listing.within)
+
     def _status(self, name: str) -> FileStatus | None:
-        """What the file system says of a file: None if it is gone, `_UNKNOWN` if that cannot be told."""
+        """What the file system says of a file: None if it is gone or no file, `_UNKNOWN` if that cannot be told."""
+        path, within = self._path(name), self._listing.within
         try:
-            return FileStatus.read(self._path(name))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError:
-            return _UNKNOWN
+            return FileStatus.read(path) if within is None or is_within(path, within) else None
+        except OSError as error:
+            return None if error.errno in _NO_FILE else _UNKNOWN
 
     def _path(self, name: str) -> str:
         return os.path.join(self._listing.root, name)
@@ -242,7 +282,8 @@ class FileCursor:
 
     def _wait_for_rest(self, name: str, entry: Mapping[str, Any]) -> None:
         """Let those row groups of a file wait that were not taken."""
-        parts = remaining_parts(entry["what"], entry["taken"], self._place.event_time)
+        time_column, within = self._place.event_time, self._listing.within
+        parts = remaining_parts(entry["what"], entry["taken"], time_column, within)
         status = FileStatus(entry["what"]["size"], entry["what"]["modified"], 0, 0)
         total = sum(part.bytes for part in parts)
         self._add(name, _Waiting(entry["what"]["file"], status, 0.0, total, parts, begun=True))
@@ -256,7 +297,11 @@ class FileCursor:
             if "row_groups" not in part.what or self._take_row_groups(name, part):
                 self._forget(name)
                 self._begun.pop(name, None)
-                self._taken.add(name)
+                if part.what["size"]:
+                    self._empty.discard(name)
+                    self._taken.add(name)
+                else:
+                    self._empty.add(name)
 
     def _take_row_groups(self, name: str, part: Part) -> bool:
         """Note that some row groups of a file were taken; True if now all of them are."""
@@ -279,10 +324,9 @@ class FileCursor:
         """The names of the files that were taken, and which row groups of files that were taken in part."""
         present = None if self._now is None else self._listing.names
         found = self._taken.state(present, self._clock() if self._now is None else self._now)
-        if self._begun:
-            found["begun"] = {
-                name: {**entry, "taken": list(entry["taken"])} for name, entry in self._begun.items()
-            }
+        begun = {name: {**entry, "taken": list(entry["taken"])} for name, entry in self._begun.items()}
+        more = {"begun": begun, "empty": sorted(self._empty)}
+        found |= {name: value for name, value in more.items() if value}
         return {"folder": self._listing.root, **found, **self._cleaner.state()}
 
     def release(self, parts: Sequence[Part]) -> None:
@@ -290,7 +334,8 @@ class FileCursor:
         self._cleaner.release([(self._name(part), part) for part in parts])
 
     def catch_up(self) -> None:
-        """Do nothing: the next look sees what is in the folder, and lists files that are not complete as unfinished."""
+        """Have the next look see whether empty files were filled; what is new in the folder it sees anyway."""
+        self._at_once.set()
 
     def close(self) -> None:
         """Do nothing: between two calls a cursor has no file open."""

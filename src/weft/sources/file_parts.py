@@ -9,6 +9,7 @@ how many rows they have. A file that cannot be decompressed, and one that is emp
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import zlib
@@ -24,6 +25,7 @@ from weft.sources.columns import whole_file
 from weft.sources.complete import compression_of
 from weft.sources.csv_records import CsvOptions
 from weft.sources.decode import decode
+from weft.sources.opening import kind_of, open_file
 from weft.sources.parquet import DAMAGE, decode_parquet_file
 from weft.sources.records import Decoded, SourceFile, Target
 from weft.sources.row_facts import RowFacts, arrow_facts, parquet_facts, parquet_footer
@@ -50,8 +52,10 @@ class FileStatus:
 
     @classmethod
     def read(cls, path: str) -> FileStatus:
-        """The status of a file now; an OSError if the file system does not tell."""
+        """The status of a file now; an OSError if the file system does not tell, or if it is no file."""
         found = os.stat(path)
+        if (kind := kind_of(found)) is not None:
+            raise IsADirectoryError(errno.EISDIR, kind, path)
         return cls(found.st_size, found.st_mtime_ns, found.st_ino, max(found.st_ctime_ns, found.st_mtime_ns))
 
 
@@ -62,11 +66,16 @@ def estimate_bytes(path: str, format_: str, size: int) -> int:
 
 
 def parts_of(
-    path: str, format_: str, status: FileStatus, most: int, event_time: str | None = None
+    path: str,
+    format_: str,
+    status: FileStatus,
+    most: int,
+    event_time: str | None = None,
+    within: str | None = None,
 ) -> list[Part] | None:
     """The parts of a file, each of at most so many bytes in memory if that can be; None if it is just changing."""
     size = status.size
-    with open(path, "rb") as file:
+    with open_file(path, within) as file:
         file.seek(max(0, size - _FOOTER))
         end = file.read(_FOOTER)
         footer = parquet_footer(file, size, end) if format_ == "parquet" else None
@@ -125,7 +134,10 @@ def _runs(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
 
 
 def remaining_parts(
-    what: Mapping[str, Any], taken: Sequence[Sequence[int]], event_time: str | None = None
+    what: Mapping[str, Any],
+    taken: Sequence[Sequence[int]],
+    event_time: str | None = None,
+    within: str | None = None,
 ) -> list[Part]:
     """What is left of a file of which some row groups were taken, one part for each row group.
 
@@ -134,7 +146,7 @@ def remaining_parts(
     done = {group for first, count in taken for group in range(first, first + count)}
     each = _IN_MEMORY["parquet"] * what["size"] // max(1, what["of"])
     left = [group for group in range(what["of"]) if group not in done]
-    footer = _footer_of(what)
+    footer = _footer_of(what, within)
     facts = [RowFacts() if footer is None else parquet_facts(footer, [group], event_time) for group in left]
     return [
         Part({**what, "row_groups": [group, 1]}, each, one.rows, one.oldest, _arrived(what["modified"]))
@@ -142,10 +154,10 @@ def remaining_parts(
     ]
 
 
-def _footer_of(what: Mapping[str, Any]) -> Any:
+def _footer_of(what: Mapping[str, Any], within: str | None) -> Any:
     """The metadata of a Parquet file; None if it is not there any more as it was."""
     try:
-        with open(what["file"], "rb") as file:
+        with open_file(what["file"], within) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _FOOTER))
             footer = parquet_footer(file, size, file.read(_FOOTER)) if size == what["size"] else None
@@ -155,14 +167,22 @@ def _footer_of(what: Mapping[str, Any]) -> Any:
 
 
 def read_part(
-    stream: str, part: Part, format_: str, target: Target, csv: CsvOptions | None, missing: str
+    stream: str,
+    part: Part,
+    format_: str,
+    target: Target,
+    csv: CsvOptions | None,
+    missing: str,
+    within: str | None = None,
 ) -> Decoded:
-    """The rows of a part; a `SourceError` if its file is no longer what it was."""
+    """The rows of a part; a `SourceError` if its file is no longer what it was, or not ``within`` its folder."""
     path, size = part.what["file"], part.what["size"]
+    if not size:  # filled meanwhile, it is taken once more
+        return _nothing(SourceFile(stream, path, b""), format_, target, "empty file")
     try:
         if format_ == "parquet" and ("row_groups" in part.what or size > _BY_PIECES):
-            return _read_row_groups(stream, part.what, target)
-        content = _read_whole(stream, part.what)
+            return _read_row_groups(stream, part.what, target, within)
+        content = _read_whole(stream, part.what, within)
     except FileNotFoundError:
         if missing == "skip":
             return _nothing(SourceFile(stream, path, b""), format_, target, "the file is missing")
@@ -202,20 +222,21 @@ def _decode(file: SourceFile, format_: str, target: Target, csv: CsvOptions | No
     return decode(SourceFile(file.source, file.path, content), format_, target, csv)
 
 
-def _read_whole(stream: str, what: Mapping[str, Any]) -> bytes:
-    with open(what["file"], "rb") as file:
+def _read_whole(stream: str, what: Mapping[str, Any], within: str | None) -> bytes:
+    with open_file(what["file"], within) as file:
         content = file.read()
     _check(stream, what, len(content), content[-_TAIL:])
     return content
 
 
-def _read_row_groups(stream: str, what: Mapping[str, Any], target: Target) -> Decoded:
-    with open(what["file"], "rb") as file:
+def _read_row_groups(stream: str, what: Mapping[str, Any], target: Target, within: str | None) -> Decoded:
+    first, count = what.get("row_groups", (0, None))
+    with open_file(what["file"], within) as file:
         head, size = file.read(64), os.fstat(file.fileno()).st_size
         file.seek(max(0, size - _TAIL))
         _check(stream, what, size, file.read())
-    first, count = what.get("row_groups", (0, None))
-    return decode_parquet_file(SourceFile(stream, what["file"], head), target, first, count)
+        named = SourceFile(stream, what["file"], head)
+        return decode_parquet_file(named, file, target, first, count)
 
 
 def _check(stream: str, what: Mapping[str, Any], size: int, tail: bytes) -> None:

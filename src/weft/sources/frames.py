@@ -39,9 +39,10 @@ class DataFrameSource:
         part: Part,
         event_time: str | None = None,
         columns: Collection[str] | None = None,
+        latest: int | None = None,
     ) -> Decoded:
         """The rows of a file that the query wrote; the given columns alone, if any are given."""
-        target = Target(self.schema, event_time, None if columns is None else frozenset(columns))
+        target = Target.of(self.schema, event_time, columns, latest)
         return read_part(stream, part, "arrow", target, None, "error")
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -54,9 +54,9 @@ def decode_json(file: SourceFile, target: Target) -> Decoded:
         table, kept, wrong = _read_lines(spans, keys)
         table, kept, wrong = _without_ambiguous(table, kept, wrong, keys)
     columns = [_column(_merged(table, keys, field), field.type) for field in target.schema]
-    batch, reasons = assemble(columns, target)
-    wrong |= {int(kept[row]): reason for row, reason in reasons.items()}
-    return locate_bad_rows(file, batch, dict(sorted(wrong.items())), spans.places)
+    made = assemble(columns, target)
+    wrong |= {int(kept[row]): reason for row, reason in made.reasons.items()}
+    return locate_bad_rows(file, made, dict(sorted(wrong.items())), spans.places)
 
 
 def _read_lines(spans: Spans, keys: Spellings) -> tuple[pa.Table, Positions, dict[int, str]]:

@@ -13,15 +13,16 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from weft.arguments import checked
 from weft.errors import SourceError, nearest
 from weft.kafka_options import KafkaOptions, kafka_options
-from weft.logical.schema import Schema
+from weft.logical.schema import Schema, SchemaLike, schema_of
 from weft.logical.window import parse_duration
 from weft.ports.source import Part, Place
 from weft.schema_registry import registry_options, schema_text
-from weft.sources.kafka_cursor import KafkaCursor, ReadRules, Starting
+from weft.sources.kafka_cursor import MADE_AGAIN, KafkaCursor, ReadRules, Starting
 from weft.sources.kafka_format import ValueFormat
-from weft.sources.kafka_read import collector_at_rest, read_range
+from weft.sources.kafka_read import collector_at_rest, is_topic, read_range
 from weft.sources.kafka_records import Origin, check_schema, decode_messages, value_fields
 from weft.sources.records import Decoded, Target
 
@@ -63,32 +64,53 @@ class KafkaSource:
         part: Part,
         event_time: str | None = None,
         columns: Collection[str] | None = None,  # noqa: ARG002
+        latest: int | None = None,
     ) -> Decoded:
         """The rows of a range of offsets."""
         what = part.what
-        origin = Origin(stream, self.topic, what["partition"])
+        origin = Origin(stream, self.topic, what["partition"], what.get("id"))
         reset = "earliest" if self.rules.expired == "skip" else "error"
+        target = Target.of(self.schema, event_time, None, latest)
+        if not self._is_same_topic(what.get("id")):
+            return self._of_another_topic(target, origin, what)
         with collector_at_rest():
             bounds = (what["first"], what["end"])
             found = read_range(self.options, origin, *bounds, self.rules.timeout, reset=reset)
-            decoded = decode_messages(found, self.format, Target(self.schema, event_time), origin)
+            decoded = decode_messages(found, self.format, target, origin)
             del found  # before the collector would look through it
+        if not self._is_same_topic(what.get("id")):
+            return self._of_another_topic(target, origin, what)
         if "expired" not in what:
             return decoded
         lost = f"the records from here to before offset {what['first']} have expired"
         return replace(decoded, bad=(origin.bad(lost, what["expired"]), *decoded.bad))
 
+    def _is_same_topic(self, known: str | None) -> bool:
+        """Whether the topic that is read is the one that a part is of, as far as brokers tell."""
+        return known is None or is_topic(self.options, self.topic, known)
 
+    def _of_another_topic(self, target: Target, origin: Origin, what: Mapping[str, Any]) -> Decoded:
+        """No rows of a part whose topic was deleted and made again since; a record says which are lost."""
+        told = f"topic {self.topic} was deleted and made again: its id is no longer {what['id']}"
+        if not self.rules.starting.given:
+            raise SourceError(f"{origin.stream}: {told}", hint=MADE_AGAIN)
+        lost = what["end"] - what["first"]
+        bad = origin.bad(f"{told}; {lost:,} records are lost", what["first"])
+        empty = decode_messages([], self.format, target, origin)
+        return replace(empty, bad=(replace(bad, more=lost - 1),))
+
+
+@checked(SourceError)
 def kafka(
     servers: str,
     topic: str,
     *,
-    schema: Schema | str,
+    schema: SchemaLike,
     format: str = "json",  # noqa: A002
     avro_schema: str | Path | None = None,
     registry: str | None = None,
     subject: str | None = None,
-    starting: str | Mapping[int, int] | datetime = "earliest",
+    starting: str | Mapping[int, int] | datetime | None = None,
     group: str | None = None,
     expired: str = "error",
     max_records_per_batch: int | None = None,
@@ -99,9 +121,10 @@ def kafka(
 
     Columns named `_key`, `_topic`, `_partition`, `_offset`, `_timestamp` and `_headers` tell of the record itself if
     the schema declares them. A stream begins with the earliest records, with the latest, at an offset of each
-    partition, or at a time; where it has been read before, it goes on. `group` is a consumer group to which offsets are
-    committed after their batch, for tools that show lags. Records that have expired before they were read are an error,
-    or are passed over and counted as bad (`expired="skip"`).
+    partition, or at a time; where it has been read before, it goes on. A topic that was deleted and made again since is
+    an error, unless `starting` is given: then the new one is read from there. `group` is a consumer group to which
+    offsets are committed after their batch, for tools that show lags. Records that have expired before they were read
+    are an error, or are passed over and counted as bad (`expired="skip"`).
 
     Avro values name their schema in a schema registry (`registry="http://…"`, with `registry_user` and
     `registry_password`, or `registry_token`, if it wants them), or were all written by `avro_schema`, a text or a file.
@@ -128,12 +151,17 @@ def kafka(
         raise SourceError(f"kafka: max_records_per_batch is {max_records_per_batch}", hint="use 1 or more")
     seconds = parse_duration(timeout).total_seconds()
     rules = ReadRules(_starting(starting), group, expired, max_records_per_batch, seconds)
-    columns = Schema.parse(schema) if isinstance(schema, str) else schema
+    columns = schema_of(schema)
     text = schema_text("kafka", avro_schema, SourceError)
     return KafkaSource(topic, columns, ValueFormat(format, asked, text, subject, seconds), checked, rules)
 
 
 def _starting(given: object) -> Starting:
+    """Where a stream begins: with the earliest records, if the user has not said it."""
+    return Starting() if given is None else replace(_as_said(given), given=True)
+
+
+def _as_said(given: object) -> Starting:
     if given in ("earliest", "latest"):
         return Starting(str(given))
     if isinstance(given, Mapping):

@@ -103,9 +103,9 @@ def _decoded(decoder: Decoder, values: Values) -> DecodedValues:
     columns = [_column(one, field.type) for one, field in zip(raw, decoder.columns, strict=True)]
     if wrong:
         columns = [_taken(column, good) for column in columns]
-    rows, late = assemble(columns, target)
-    wrong |= {int(good[row]): reason for row, reason in late.items()}
-    return DecodedValues(rows, np.delete(good, list(late)), wrong)
+    made = assemble(columns, target)
+    wrong |= {int(good[row]): reason for row, reason in made.reasons.items()}
+    return DecodedValues(made.batch, np.delete(good, list(made.reasons)), wrong)
 
 
 def _column(raw: RawColumn, type_: DataType) -> Column:

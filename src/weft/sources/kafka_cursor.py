@@ -3,11 +3,14 @@
 Guarantees: every offset of every partition is in exactly one part, from where the stream began; parts of a partition
 come in the order of its offsets. Partitions that a topic gains are read from their beginning. Offsets that expired
 before they were taken are an error that names them, or, if that was asked for, the next part of the partition says
-which they were. A topic that has become shorter than what was taken of it is an error.
+which they were. A topic that was deleted and made again under its name is an error, or is read from where ``starting``
+says, if that was given; it is known by its id or, where brokers have no ids, by having become shorter than what was
+taken of it, or by beginning earlier than before.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -20,7 +23,14 @@ from weft.sources.kafka_offsets import Offsets, OffsetWatch, TopicOffsets
 from weft.sources.kafka_read import read_range
 from weft.sources.kafka_records import Origin
 
-__all__ = ["KafkaCursor", "ReadRules", "Starting", "parts_between"]
+__all__ = ["MADE_AGAIN", "KafkaCursor", "ReadRules", "Starting", "parts_between"]
+
+_LOG = logging.getLogger("weft")
+
+MADE_AGAIN = (
+    "its offsets are those of other records: say where to go on, "
+    'as in weft.kafka(…, starting="earliest"), or use a new checkpoint'
+)
 
 _MOST_RECORDS = 1 << 17  # in one part
 _MOST_SEEN = 1000  # ends of a partition that are remembered while records before them wait
@@ -34,11 +44,15 @@ _SHORT_FOR = (
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """Where a stream begins: `earliest`, `latest`, at `offsets` of partitions, or at a `time` (milliseconds)."""
+    """Where a stream begins: `earliest`, `latest`, at `offsets` of partitions, or at a `time` (milliseconds).
+
+    If it was ``given`` by the user, a topic that was made again is read from there, too.
+    """
 
     at: str = "earliest"
     offsets: tuple[tuple[int, int], ...] = ()
     time: int = 0
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +76,8 @@ class KafkaCursor:
     place: Place
     _positions: dict[int, int] = field(init=False)
     _record_bytes: int = field(init=False)
+    _id: str | None = field(init=False)
+    _begins: dict[int, int] = field(init=False)  # the last known beginnings, which only move on
     _short_since: float | None = field(init=False, default=None)
     _seen: dict[int, list[tuple[int, int]]] = field(
         init=False, default_factory=dict
@@ -74,21 +90,26 @@ class KafkaCursor:
                 f"{stream}: this checkpoint has read topic {state['topic']}, not {self.topic}",
                 hint="use the same topic, or a new checkpoint",
             )
-        asking = TopicOffsets(self.topic, self.options, self.rules.group)
-        self._watch = OffsetWatch(asking)
+        self._asking = TopicOffsets(self.topic, self.options, self.rules.group)
+        self._watch = OffsetWatch(self._asking)
         self._record_bytes = int(state.get("record_bytes", 0))
+        self._id = state.get("id") or self._watch.id  # older checkpoints know none
+        self._begins = {int(number): int(at) for number, at in state.get("begins", {}).items()}
         if state:
             self._positions = {int(number): int(at) for number, at in state["positions"].items()}
+            self._check_or_close()
         else:
-            self._positions = _first_positions(asking, self._watch, self.rules.starting)
+            self._positions = _first_positions(self._asking, self._watch, self.rules.starting)
 
     def look(self, now: float) -> Offer:
         """The offsets that were not taken, as far as the brokers have told."""
         self._watch.check_topic()
         ends, begins = self._watch.ends, self._watch.begins
+        if self._is_another() or self._is_shorter(ends, begins, now):
+            ends, begins = self._watch.ends, self._watch.begins
         for number in ends:
             self._positions.setdefault(number, begins.get(number, 0))
-        self._check(ends, begins, now)
+        self._check(begins)
         starts = {number: max(at, begins.get(number, 0)) for number, at in self._positions.items()}
         waiting = sum(max(0, end - starts[number]) for number, end in ends.items())
         if not waiting:
@@ -98,6 +119,7 @@ class KafkaCursor:
         self._note_ends(ends, now)
         at_once = min(most, self.rules.max_records_per_batch or most)
         parts = parts_between(self._positions, ends, begins, size, min(most, _MOST_RECORDS), at_once)
+        parts = parts if self._id is None else [_with_id(part, self._id) for part in parts]
         cuts = 0 if waiting <= at_once else -(-waiting // at_once)  # every batch may cut one part in two
         offered = tuple(map(self._with_arrival, _at_most(parts, at_once)))
         return Offer(offered, backlog=(len(parts) + cuts, waiting * size))
@@ -118,19 +140,66 @@ class KafkaCursor:
         arrived = None if came is None or last is None else (came, last)
         return replace(part, arrived=arrived, stamped=True)
 
-    def _check(self, ends: Offsets, begins: Offsets, now: float) -> None:
-        """Refuse what cannot be gone on with: offsets that expired, a topic that was made anew."""
-        short = [number for number in sorted(ends) if ends[number] < self._positions[number]]
-        if not short:
+    def _check_or_close(self) -> None:
+        """Refuse a topic that was made again before anything of it is read."""
+        try:
+            self._is_another()
+        except SourceError:
+            self._watch.close()
+            raise
+
+    def _is_another(self) -> bool:
+        """Whether the topic is not the one that was read, by its id; if so, it is begun again or refused."""
+        found = self._watch.id
+        if self._id is None or found is None or found == self._id:
+            self._id = self._id or found
+            return False
+        self._begin_again(f"its id is {found}, and was {self._id}")
+        return True
+
+    def _is_shorter(self, ends: Offsets, begins: Offsets, now: float) -> bool:
+        """Whether a topic has for a while not been as it must be if it is the one that was read.
+
+        If brokers have no ids, it is then begun again or refused. If its id is the same, records were lost: an error.
+        """
+        why = self._why_shorter(ends, begins)
+        self._begins = {**self._begins, **{n: max(at, self._begins.get(n, at)) for n, at in begins.items()}}
+        if not why:
             self._short_since = None
         elif self._short_since is None:
             self._short_since = now
-        elif now > self._short_since + _SHORT_FOR:
-            number = short[0]
+        if self._short_since is None or now <= self._short_since + _SHORT_FOR:
+            return False
+        if self._id is not None:
             raise SourceError(
-                f"{self._named(number)} ends at offset {ends[number]}, but it was read to {self._positions[number]}",
-                hint="was the topic made anew? Then use a new checkpoint",
+                f"{self.place.stream}: topic {self.topic} has lost records: {why}",
+                hint="was a leader elected that had not all of them? Restore them, or use a new checkpoint",
             )
+        self._begin_again(why)
+        return True
+
+    def _why_shorter(self, ends: Offsets, begins: Offsets) -> str:
+        """What of a topic cannot be if it is the one that was read; empty if all can."""
+        for number in sorted(ends.keys() & self._positions.keys()):
+            known, first = self._positions[number], self._begins.get(number, 0)
+            if ends[number] < known:
+                return f"partition {number} ends at offset {ends[number]}, but it was read to {known}"
+            if begins.get(number, first) < first:
+                return f"partition {number} begins at offset {begins[number]}, but began at {first}"
+        return ""
+
+    def _begin_again(self, why: str) -> None:
+        """Read a topic that was made again from where the user says, or refuse it."""
+        told = f"{self.place.stream}: topic {self.topic} was deleted and made again: {why}"
+        if not self.rules.starting.given:
+            raise SourceError(told, hint=MADE_AGAIN)
+        self._watch.catch_up(self.rules.timeout)
+        self._id, self._begins, self._seen, self._short_since = self._watch.id, {}, {}, None
+        self._positions = _first_positions(self._asking, self._watch, self.rules.starting)
+        _LOG.warning("%s; it is read from %s on, as starting says", told, self.rules.starting.at)
+
+    def _check(self, begins: Offsets) -> None:
+        """Refuse what cannot be gone on with: offsets that expired."""
         gone = [n for n in sorted(begins) if n in self._positions and self._positions[n] < begins[n]]
         if gone and self.rules.expired == "error":
             number = gone[0]
@@ -148,7 +217,7 @@ class KafkaCursor:
         if not self._record_bytes:
             number = next(n for n in sorted(ends) if ends[n] > starts[n])
             first, end = starts[number], min(ends[number], starts[number] + _SAMPLE)
-            origin = Origin(self.place.stream, self.topic, number)
+            origin = Origin(self.place.stream, self.topic, number, self._id)
             try:
                 found = read_range(self.options, origin, first, end, _SAMPLING, reset="earliest")
             except SourceError:
@@ -169,7 +238,10 @@ class KafkaCursor:
     def state(self) -> dict[str, Any]:
         """The topic, and the next offset of every partition."""
         positions = {str(number): at for number, at in sorted(self._positions.items())}
-        return {"topic": self.topic, "positions": positions, "record_bytes": self._record_bytes, "blobs": []}
+        known = {} if self._id is None else {"id": self._id}
+        begins = {str(number): at for number, at in sorted(self._begins.items()) if at}
+        told = {"positions": positions, "begins": begins, "record_bytes": self._record_bytes}
+        return {"topic": self.topic, **known, **told, "blobs": []}
 
     def release(self, parts: Sequence[Part]) -> None:
         """Tell the consumer group, if there is one, that these offsets are done with."""
@@ -186,6 +258,10 @@ class KafkaCursor:
     def close(self) -> None:
         """Stop asking the brokers."""
         self._watch.close()
+
+
+def _with_id(part: Part, topic: str) -> Part:
+    return replace(part, what={**part.what, "id": topic})
 
 
 def _first_positions(asking: TopicOffsets, watch: OffsetWatch, starting: Starting) -> dict[int, int]:

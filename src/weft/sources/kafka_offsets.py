@@ -1,9 +1,10 @@
-"""What the driver asks of Kafka's brokers: which partitions a topic has, and where they begin and end.
+"""What is asked of Kafka's brokers: a topic's id, which partitions it has, and where they begin and end.
 
 Guarantees: `OffsetWatch` asks in a thread of its own, so that looking at what it knows waits for nobody; brokers that
-do not answer are asked again, for as long as it takes. The ends of partitions are those that readers of committed
-records see, unless the options say otherwise. Offsets that were committed to a group are a service to tools that show
-lags: Weft never reads them, and a failure to write them is no error.
+do not answer are asked again, for as long as it takes. A topic that was deleted and made again has another id, which is
+asked for whenever ends are new, after them. The ends of partitions are those that readers of committed records see,
+unless the options say otherwise. Offsets that were committed to a group are a service to tools that show lags: Weft
+never reads them, and a failure to write them is no error.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from weft.errors import SourceError
 from weft.kafka_options import KafkaOptions, load_client
 
-__all__ = ["OffsetWatch", "TopicOffsets"]
+__all__ = ["OffsetWatch", "TopicOffsets", "topic_id"]
 
 _INTERVAL = 0.03  # seconds between two questions for ends
 _RARELY = 5.0  # seconds between two questions for partitions and their beginnings
@@ -65,6 +66,13 @@ class TopicOffsets:
         except self._kafka.KafkaException as error:
             raise self._failure(error) from None
         return sorted(found.partitions)
+
+    def id(self) -> str | None:
+        """The topic's id, which another topic of its name would not have; None if the brokers are too old for ids."""
+        try:
+            return topic_id(self._admin, self._topic)
+        except self._kafka.KafkaException as error:
+            raise self._failure(error, missing=self._is_missing(error.args[0])) from None
 
     def begins(self, partitions: Collection[int]) -> Offsets:
         """The first offset of each partition that is still there."""
@@ -125,14 +133,27 @@ class TopicOffsets:
         self._consumer.close()
 
 
+def topic_id(admin: Any, topic: str) -> str | None:
+    """The id that the brokers know a topic by; None if they are too old for ids. Never makes a topic."""
+    client: Any = import_module("confluent_kafka")
+    asked = admin.describe_topics(client.TopicCollection([topic]), request_timeout=_ANSWER)
+    found = asked[topic].result().topic_id
+    text = "" if found is None else str(found)
+    return None if text.strip("A=") == "" else text  # base64 of zeros
+
+
 class OffsetWatch:
-    """Where the partitions of a topic begin and end, as far as is known: `begins` and `ends`, which others may read."""
+    """Where the partitions of a topic begin and end, as far as is known: `begins` and `ends`, which others may read.
+
+    They are those of the topic of this ``id``, if ``id`` is read after them.
+    """
 
     def __init__(self, topic: TopicOffsets) -> None:
         self._topic = topic
         self._partitions: list[int] = topic.partitions()
         self.begins: Offsets = topic.begins(self._partitions)
         self.ends: Offsets = topic.ends(self._partitions)
+        self.id: str | None = topic.id()
         self._turn = threading.Condition()
         self._asked = self._answered = 0  # questions that were begun, and that were answered, in all
         self._asked_all = time.monotonic()
@@ -207,4 +228,7 @@ class OffsetWatch:
             self._partitions = self._topic.partitions()
             self.begins = self._topic.begins(self._partitions)
             self._asked_all = time.monotonic()
-        self.ends = self._topic.ends(self._partitions)
+        ends = self._topic.ends(self._partitions)
+        if everything or ends != self.ends:
+            self.id = self._topic.id()
+        self.ends = ends

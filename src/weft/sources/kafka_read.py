@@ -15,13 +15,15 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 from weft.errors import SourceError
 from weft.kafka_options import KafkaOptions, load_client
+from weft.sources.kafka_offsets import topic_id
 from weft.sources.kafka_records import Message, Origin
 
-__all__ = ["collector_at_rest", "read_range"]
+__all__ = ["collector_at_rest", "is_topic", "read_range"]
 
 _MOST_OPEN = 16
 _AT_ONCE = 1 << 16  # records that are asked of a client in one call
@@ -191,3 +193,33 @@ def read_range(
         raise
     _OPEN.give(key, reader)
     return found
+
+
+_FRESH = (
+    1.0  # seconds for which a topic's id is known, so that a task of many small parts need not ask for each
+)
+
+
+class _Ids:
+    """The ids of topics as brokers told them, and when; by the options of the client and the topic."""
+
+    lock = threading.Lock()
+    admins: dict[KafkaOptions, Any] = {}  # noqa: RUF012
+    told: dict[tuple[KafkaOptions, str], tuple[float, str | None]] = {}  # noqa: RUF012
+
+
+def is_topic(options: KafkaOptions, topic: str, known: str) -> bool:
+    """Whether a topic had an id a moment ago; true if brokers do not tell: whether it can be read, its records show."""
+    with _Ids.lock:
+        when, found = _Ids.told.get((options, topic), (-_FRESH, None))
+        if found == known and time.monotonic() - when < _FRESH:
+            return True
+        try:
+            if options not in _Ids.admins:
+                admin: Any = import_module("confluent_kafka.admin")
+                _Ids.admins[options] = admin.AdminClient(options.config(SourceError))
+            found = topic_id(_Ids.admins[options], topic)
+        except load_client("kafka", SourceError).KafkaException:
+            return True
+        _Ids.told[options, topic] = (time.monotonic(), found)
+        return found is None or found == known

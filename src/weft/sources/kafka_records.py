@@ -52,16 +52,24 @@ class Message(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where records come from: the stream they are read for, and their partition."""
+    """Where records come from: the stream they are read for, and their partition.
+
+    ``id`` is the topic's, if it is known: a client of a topic that was deleted cannot read another of its name.
+    """
 
     stream: str
     topic: str
     partition: int
+    id: str | None = None
+
+    @property
+    def place(self) -> str:
+        """The topic and the partition."""
+        return f"topic {self.topic}, partition {self.partition}"
 
     def bad(self, reason: str, offset: int, raw: bytes = b"") -> BadRecord:
         """A record that is set aside."""
-        place = f"topic {self.topic}, partition {self.partition}"
-        return BadRecord(self.stream, place, reason, raw, offset=offset)
+        return BadRecord(self.stream, self.place, reason, raw, offset=offset)
 
 
 def value_fields(schema: Schema) -> tuple[Field, ...]:
@@ -94,11 +102,13 @@ def decode_messages(
     fields = value_fields(target.schema)
     decoded = _with_tombstones(values, format_, fields)
     columns = _columns(messages, decoded, target, origin)
-    rows, late = assemble(columns, target)
-    wrong = dict(decoded.wrong) | {int(decoded.good[row]): reason for row, reason in late.items()}
+    made = assemble(columns, target)
+    wrong = dict(decoded.wrong) | {int(decoded.good[row]): reason for row, reason in made.reasons.items()}
     bad = (_bad_record(messages[at], wrong[at], origin) for at in sorted(wrong))
     arrived = _arrivals(messages)
-    return Decoded(rows, tuple(bad), arrived if arrived is None else np.delete(arrived, sorted(wrong)))
+    if arrived is not None:
+        arrived = arrived[decoded.good if made.good is None else decoded.good[made.good]]
+    return Decoded(made.batch, (*bad, *made.more(origin.stream, origin.place)), arrived)
 
 
 def _arrivals(messages: Sequence[Message]) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -53,16 +53,18 @@ def decode_parquet(file: SourceFile, target: Target) -> Decoded:
 
 
 def decode_parquet_file(
-    file: SourceFile, target: Target, first: int = 0, count: int | None = None
+    file: SourceFile, opened: BinaryIO, target: Target, first: int = 0, count: int | None = None
 ) -> Decoded:
-    """So many row groups (None: all) from the first on of a Parquet file, which is not read into memory as a whole."""
-    with pa.OSFile(file.path) as opened:
-        try:
-            reader = pq.ParquetFile(opened, **_CHECKED)
-            return _decode_row_groups(file, target, reader, first, count)
-        except DAMAGE as error:
-            _raise_if_from_the_system(error)
-            return whole_file(file, target.needed(), f"not a readable Parquet file: {error}")
+    """So many row groups (None: all) from the first on of a Parquet file, which is not read into memory as a whole.
+
+    It is read through the file that is ``opened``, whatever there is under its path by now.
+    """
+    try:
+        reader = pq.ParquetFile(opened, **_CHECKED)
+        return _decode_row_groups(file, target, reader, first, count)
+    except DAMAGE as error:
+        _raise_if_from_the_system(error)
+        return whole_file(file, target.needed(), f"not a readable Parquet file: {error}")
 
 
 def _decode_row_groups(
@@ -145,9 +147,12 @@ def decode_table(
     places = check_types(table.schema, target, file)
     fields = target.schema.fields
     columns = [conform(table.column(place), field.type) for place, field in zip(places, fields, strict=True)]
-    batch, reasons = assemble(columns, target)
+    made = assemble(columns, target)
     return locate_bad_rows(
-        file, batch, reasons, lambda rows: [_place(table, places, target.schema, row, before) for row in rows]
+        file,
+        made,
+        made.reasons,
+        lambda rows: [_place(table, places, target.schema, row, before) for row in rows],
     )
 
 

@@ -10,26 +10,29 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from weft.arguments import checked
 from weft.errors import SourceError
 from weft.kernels.expr.arrow import TIMESTAMP
 from weft.logical.schema import DataType, Field, Schema
 from weft.logical.window import parse_duration
 from weft.ports.source import Part, Place
 from weft.sources.drift import Dial, Drifting
+from weft.sources.parquet import decode_table
 from weft.sources.rate_cursor import RateCursor
-from weft.sources.records import Decoded
+from weft.sources.records import Decoded, SourceFile, Target
 
 __all__ = ["Kind", "RateSource", "choice", "rate", "sequence", "timestamps", "uniform", "zipf"]
 
 Numbers = NDArray[np.uint64]
 
 
+@runtime_checkable
 class Kind(Protocol):
     """How the values of a column follow from row numbers and from random words, one for each row."""
 
@@ -87,22 +90,34 @@ class _Timestamps:
         return pa.array(times - back).view(TIMESTAMP)
 
 
+_MOST = 100_000_000  # values of a Zipf distribution, whose weights are all computed
+
+
+@checked(SourceError)
 def sequence(start: int = 0, step: int = 1) -> Kind:
     """Whole numbers, one after another."""
     return _Sequence(start, step)
 
 
+@checked(SourceError)
 def uniform(count: int) -> Kind:
     """Whole numbers from 0 to `count` - 1, all equally often."""
     return _Drawn(_positive("uniform", count), None)
 
 
+@checked(SourceError)
 def zipf(count: int, exponent: float = 1.0) -> Kind:
     """Whole numbers from 0 to `count` - 1; number i is drawn in proportion to 1 / (i + 1) ** exponent."""
-    weights = 1.0 / np.arange(1, _positive("zipf", count) + 1, dtype=np.float64) ** exponent
+    if _positive("zipf", count) > _MOST:
+        raise SourceError(f"zipf({count}): there are too many values", hint=f"use at most {_MOST:,}")
+    with np.errstate(all="ignore"):
+        weights = 1.0 / np.arange(1, count + 1, dtype=np.float64) ** exponent
+    if not np.isfinite(weights.sum()):
+        raise SourceError(f"zipf: the exponent {exponent} is too small", hint="use a number around 1")
     return _Drawn(count, _cumulated(weights))
 
 
+@checked(SourceError)
 def choice(values: Sequence[str] | Mapping[str, float]) -> Kind:
     """One of some texts, all equally often or each in proportion to its weight."""
     names = tuple(values)
@@ -116,6 +131,7 @@ def choice(values: Sequence[str] | Mapping[str, float]) -> Kind:
     return _Drawn(len(names), _cumulated(weights), names)
 
 
+@checked(SourceError)
 def timestamps(start: datetime = datetime(2024, 1, 1), *, jitter: timedelta | str = timedelta(0)) -> Kind:
     """Times that advance with the rate; each row's is up to `jitter` earlier, so that rows come out of order."""
     late = parse_duration(jitter) if isinstance(jitter, str) else jitter
@@ -176,16 +192,22 @@ class RateSource:
 
     def read(
         self,
-        stream: str,  # noqa: ARG002
+        stream: str,
         part: Part,
-        event_time: str | None = None,  # noqa: ARG002
+        event_time: str | None = None,
         columns: Collection[str] | None = None,  # noqa: ARG002
+        latest: int | None = None,
     ) -> Decoded:
         """The rows of a part."""
         what = part.what
-        return Decoded(self.generate(what["first"], what["rows"], what.get("dial", 0.0)))
+        rows = self.generate(what["first"], what["rows"], what.get("dial", 0.0))
+        if latest is None:
+            return Decoded(rows)
+        target = Target.of(self.schema, event_time, None, latest)
+        return decode_table(SourceFile(stream, "generated rows", b""), target, rows, what["first"])
 
 
+@checked(SourceError)
 def rate(rows_per_second: int, *, seed: int = 0, dial: Dial | None = None, **columns: Kind) -> RateSource:
     """A stream of generated rows; columns that drift (`weft.drifting`) follow the dial.
 

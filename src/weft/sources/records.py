@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,12 +35,21 @@ class SourceFile:
 class Target:
     """What rows must look like: the declared columns, and the one that may not be NULL because it tells the time.
 
-    ``columns`` are those that are needed of them, if not all are.
+    ``columns`` are those that are needed of them, if not all are. A time after ``latest``, in microseconds since 1970,
+    is too far ahead of the clock; None permits all times.
     """
 
     schema: Schema
     event_time: str | None = None
     columns: frozenset[str] | None = None
+    latest: int | None = None
+
+    @classmethod
+    def of(
+        cls, schema: Schema, event_time: str | None, columns: Collection[str] | None, latest: int | None
+    ) -> Target:
+        """The target of what a task reads; see `weft.ports.source.Source.read`."""
+        return cls(schema, event_time, None if columns is None else frozenset(columns), latest)
 
     def needed(self) -> Target:
         """The target of the needed columns alone; if none is, one is read to know how many rows there are."""
@@ -48,12 +57,15 @@ class Target:
             return self
         wanted = self.columns | {self.event_time}
         fields = [field for field in self.schema if field.name in wanted] or [self.schema.fields[0]]
-        return Target(Schema(tuple(fields)), self.event_time)
+        return Target(Schema(tuple(fields)), self.event_time, latest=self.latest)
 
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record that was set aside; without row, line and offset it stands for a whole file."""
+    """A record that was set aside; without row, line and offset it stands for a whole file.
+
+    It may stand for so many ``more`` records of the same file that are not quoted.
+    """
 
     source: str
     file: str
@@ -62,6 +74,7 @@ class BadRecord:
     row: int | None = None
     line: int | None = None
     offset: int | None = None
+    more: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "raw", bytes(self.raw[:EXCERPT]))
@@ -76,7 +89,14 @@ class BadRecord:
 
     def to_json(self) -> str:
         """The record on one line."""
-        shown = {"source": self.source, "file": self.file, **self._position(), "reason": self.reason}
+        shown: dict[str, Any] = {
+            "source": self.source,
+            "file": self.file,
+            **self._position(),
+            "reason": self.reason,
+        }
+        if self.more:
+            shown["more"] = self.more
         return json.dumps({**shown, **_raw_to_json(self.raw)}, ensure_ascii=False)
 
     @classmethod

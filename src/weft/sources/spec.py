@@ -18,8 +18,9 @@ from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 
+from weft.arguments import checked
 from weft.errors import SourceError, nearest
-from weft.logical.schema import DataType, Field, Schema
+from weft.logical.schema import DataType, Field, Schema, SchemaLike, schema_of
 from weft.logical.window import parse_duration
 from weft.ports.source import Cursor, Part, Place
 from weft.sources.cleaning import check_archive
@@ -32,6 +33,7 @@ from weft.sources.frames import DataFrameSource
 from weft.sources.kafka import KafkaSource
 from weft.sources.listing import Listing, name_matcher
 from weft.sources.object_files import ObjectCursor, ObjectFolder
+from weft.sources.opening import open_file
 from weft.sources.parquet import DAMAGE, arrow_file_schema, parquet_schema
 from weft.sources.rate import RateSource
 from weft.sources.records import Decoded, Target
@@ -57,6 +59,7 @@ class FilesSource:
     glob: str | None = None
     recursive: bool = False
     rules: FileRules = FileRules()  # noqa: RUF009
+    enclosed: bool = False  # whether no symbolic link may lead out of the folder, whose path then has none
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
@@ -117,16 +120,17 @@ class FilesSource:
         part: Part,
         event_time: str | None = None,
         columns: Collection[str] | None = None,
+        latest: int | None = None,
     ) -> Decoded:
         """The rows of a part; formats that store each column by itself are read in ``columns`` alone, if given."""
         if self.schema is None:
             raise SourceError(
                 f"{stream}: the schema of {self.path} is not known yet", hint="call resolve() first"
             )
-        target = Target(self.schema, event_time, None if columns is None else frozenset(columns))
+        target = Target.of(self.schema, event_time, columns, latest)
         if (objects := self.objects) is not None:
             return objects.read(stream, part, target, self.csv, self.rules.missing)
-        return read_part(stream, part, self.format, target, self.csv, self.rules.missing)
+        return read_part(stream, part, self.format, target, self.csv, self.rules.missing, self._within)
 
     def count(self) -> int:
         """How many files there are."""
@@ -144,26 +148,42 @@ class FilesSource:
         """The names of the files that are read; a path may also be that of a single file."""
         if os.path.isfile(self.root):
             folder, name = os.path.split(self.root)
-            return Listing(folder, name.__eq__)
-        return Listing(self.root, name_matcher(self.glob), recursive=self.recursive)
+            return Listing(folder, name.__eq__, within=self._within)
+        return Listing(self.root, name_matcher(self.glob), recursive=self.recursive, within=self._within)
+
+    @property
+    def _within(self) -> str | None:
+        return self.root if self.enclosed else None
 
     def first_files(self) -> Iterator[tuple[str, bytes]]:
         """The files that are not empty, by name, and their content."""
         for path in self.paths():
-            content = Path(path).read_bytes() if self.objects is None else self.objects.content(path)
+            content = self._content(path) if self.objects is None else self.objects.content(path)
             if content:
                 yield path, content
+
+    def _content(self, path: str) -> bytes:
+        try:
+            with open_file(path, self._within) as file:
+                return file.read()
+        except FileNotFoundError:  # it has just gone
+            return b""
+        except OSError as error:
+            raise SourceError(
+                f"files: {path} cannot be read: {error.strerror or error}", hint="make it readable"
+            ) from None
 
     def resolve(self) -> FilesSource:
         """The same source with its schema, if need be that of the directory's first finished file."""
         return self if self.schema is not None else replace(self, schema=_infer(self))
 
 
+@checked(SourceError)
 def files(
     format: str,  # noqa: A002
-    path: str,
+    path: str | Path,
     *,
-    schema: Schema | str | None = None,
+    schema: SchemaLike | None = None,
     max_files_per_batch: int | None = None,
     **options: Any,
 ) -> FilesSource:
@@ -185,7 +205,7 @@ def files(
         if format == "csv"
         else None
     )
-    columns = Schema.parse(schema) if isinstance(schema, str) else schema
+    columns = None if schema is None else schema_of(schema)
     common = {name: options[name] for name in ("glob", "recursive") if name in options}
     place = str(path)
     if is_object_uri(place):

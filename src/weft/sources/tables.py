@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from weft.errors import SourceError
 from weft.kernels.expr.arrow import TIMESTAMP
-from weft.logical.schema import Schema
+from weft.logical.schema import SchemaLike, schema_of
 from weft.ports.source import Offer, Part, Place
 from weft.sources.parquet import decode_table
 from weft.sources.records import Decoded, SourceFile, Target
@@ -33,8 +33,8 @@ _NUMBERS = count()
 class TableSource:
     """A queue of tables."""
 
-    def __init__(self, schema: Schema | str) -> None:
-        self.schema = Schema.parse(schema) if isinstance(schema, str) else schema
+    def __init__(self, schema: SchemaLike) -> None:
+        self.schema = schema_of(schema)
         self._lock = threading.Lock()
         self._tables: dict[int, pa.Table] = {}
         self._arrived: dict[int, int | None] = {}
@@ -65,6 +65,7 @@ class TableSource:
         part: Part,
         event_time: str | None = None,
         columns: Collection[str] | None = None,
+        latest: int | None = None,
     ) -> Decoded:
         """The rows of a table."""
         number = part.what["table"]
@@ -72,7 +73,7 @@ class TableSource:
             table = self._tables.get(number)
         if table is None:
             raise SourceError(f"{stream}: table {number} is not in the memory of this process")
-        target = Target(self.schema, event_time, None if columns is None else frozenset(columns))
+        target = Target.of(self.schema, event_time, columns, latest)
         return decode_table(SourceFile(stream, f"table {number}", b""), target.needed(), table)
 
     def waiting(self, position: int) -> list[tuple[int, pa.Table]]:

@@ -160,7 +160,7 @@ def _text(call: str, given: object) -> str:
 
 def _stream(name: str, alias: str | None, window: WindowLike | None) -> StreamRef:
     stream = _name("a stream", name)
-    if alias == "":
+    if isinstance(alias, str) and not alias:
         raise SqlError("a name cannot be empty", text=name, start=0, end=len(name))
     return StreamRef(stream, _name("alias", alias) if alias is not None else None, parse_window(window))
 

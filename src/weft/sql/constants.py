@@ -36,6 +36,10 @@ _TYPES = {
     exp.DType.TIMESTAMPLTZ: "timestamp",
 }
 _LONGEST_INTEGER = 19
+_MONTHS = (
+    "with n months, of which a year has 12 (negative ones to subtract), write add_months(x, n) of a date, and "
+    "add_months(x, n) + (x - CAST(x AS DATE)) of a timestamp"
+)
 
 
 def literal_of(node: exp.Literal | exp.Boolean | exp.Null, sign: str = "") -> Literal:
@@ -57,7 +61,7 @@ def _number(text: str) -> Literal:
         raise QueryError(f"cannot read the number {text[:40]}") from None
     if isinstance(value, float) and _is_rounded(text, value):
         raise QueryError(
-            f"{text[:40]} is no double: the nearest is {value!r}",
+            f"{text[:40]} has more digits than a double, which would be {value!r}",
             hint="leave out the point, or write CAST('…' AS DECIMAL(38,0))",
         )
     return literal(value)
@@ -82,7 +86,7 @@ def interval(node: exp.Interval) -> Literal:
         )
     text = f"{amount.name} {unit.name}" if unit is not None else amount.name
     if any(word.startswith(("month", "year", "quarter")) for word in text.lower().split()):
-        raise QueryError(f"INTERVAL {text}: months and years differ in length", hint="use add_months(x, n)")
+        raise QueryError(f"INTERVAL {text}: months and years differ in length", hint=_MONTHS)
     return literal(parse_interval(text))
 
 

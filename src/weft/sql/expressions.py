@@ -6,6 +6,7 @@ has a limit, and so has the size of an operand that its operator repeats (BETWEE
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -98,6 +99,14 @@ def bind_conditions(
             except QueryError as error:
                 raise part.error(error.message, error.hint) from None
             yield term
+
+
+def _instead_of_is(node: exp.Is, negated: bool) -> str:
+    """What says the same as IS TRUE and the like, also of NULL."""
+    if not isinstance(node.expression, exp.Boolean):
+        return "write x = y"
+    operand = "x" if bool(node.expression.this) != negated else "NOT x"
+    return f"write coalesce({operand}, {str(negated).upper()})"
 
 
 def _bare(node: exp.Expr) -> exp.Expr:
@@ -195,7 +204,9 @@ class _Binder:
     def is_null(self, node: exp.Is, depth: int) -> Expr:
         refuse_arguments(self.source, node, "this", "expression", "negate")
         if not isinstance(node.expression, exp.Null):
-            raise self.source.error(self.source.span(node), "IS takes only NULL", "write x = TRUE")
+            span = self.source.span(node)
+            negated = re.search(r"\bIS\s+NOT\b", self.source.text[slice(*span)], re.IGNORECASE) is not None
+            raise self.source.error(span, "IS takes only NULL", _instead_of_is(node, negated))
         found = call("is null", self.bind(node.this, depth))
         return call("not", found) if node.args.get("negate") else found
 
@@ -254,7 +265,8 @@ class _Binder:
         if name not in named_functions() and name != "%":
             own = self.scope.function(node.name)
             if own is None:
-                raise unknown_function(node.name, (function.name for function in self.scope.functions))
+                known = (function.name for function in self.scope.functions)
+                raise unknown_function(node.name, len(node.expressions), known)
             return own.call([self.bind(arg, depth) for arg in node.expressions])
         return call(name, *(self.bind(arg, depth) for arg in node.expressions))
 

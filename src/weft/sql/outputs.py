@@ -11,13 +11,15 @@ to right. They keep their names; of several with one name that of USING keeps it
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from sqlglot import exp
 
 from weft.errors import QueryError, SqlError
-from weft.logical.expr import Column, Expr, columns
+from weft.logical.expr import Column, Expr, columns, to_sql
+from weft.logical.names import identifier
 from weft.logical.output import Output, star, with_distinct_names
 from weft.logical.query import PRESENT
 from weft.sql.expressions import bind_expression
@@ -51,7 +53,8 @@ def bind_outputs(items: Sequence[Item], scope: Scope) -> tuple[Output, ...]:
     for position, draft in enumerate(drafts, start=1):
         output = Output(_final_name(draft, position, taken), draft.expr)
         if output.name.lower() in outputs:
-            raise _twice(draft, output.name)
+            first = list(outputs).index(output.name.lower())
+            raise _twice(output.name, (first + 1, drafts[first]), (position, draft), {*outputs, *taken})
         outputs[output.name.lower()] = output
     return tuple(outputs.values())
 
@@ -72,11 +75,19 @@ def _wish(expr: Expr) -> str | None:
     return PROVENANCE if plain.name == PRESENT and expr != plain else plain.name
 
 
-def _twice(draft: _Draft, name: str) -> SqlError:
-    message = f"two columns of the result are called {name}"
-    if draft.item.alias:
-        return draft.item.alias.error(message, "choose another name")
-    return draft.item.value.error(message, "name one with AS")
+def _twice(
+    name: str, first: tuple[int, _Draft], second: tuple[int, _Draft], taken: Collection[str]
+) -> SqlError:
+    """The error for two columns of one name; it says which they are, and what to write for the second."""
+    (one, draft), (other, again) = first, second
+    known = to_sql(draft.expr) == to_sql(again.expr)
+    which = f"both are {to_sql(draft.expr)}" if known else f"{to_sql(draft.expr)} and {to_sql(again.expr)}"
+    free = next(new for number in count(2) if (new := f"{name}_{number}").lower() not in taken)
+    leave = "leave one out, or " if known else ""
+    hint = f"{leave}name one with AS, as in {to_sql(again.expr)} AS {identifier(free)}"
+    message = f"columns {one} and {other} of the result are both called {name}: {which}"
+    place = again.item.alias or again.item.value
+    return place.error(message, hint)
 
 
 def _drafts(item: Item, scope: Scope) -> Iterator[_Draft]:

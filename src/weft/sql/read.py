@@ -74,9 +74,10 @@ class _SelectReader:
         reader = self._with(node.args.get("with_"))
         origin = node.args.get("from_")
         if not isinstance(origin, exp.From):
-            hint = "name the streams to join after FROM"
-            span = self.source.span(*node.expressions) if node.parent else self.source.whole
-            raise self.source.error(span, "the query has no FROM", hint)
+            listed = self.source.span(*node.expressions) if node.expressions else self.source.whole
+            after = listed[1], listed[1] + 1
+            hint = "go on with the streams to join, as in FROM videos [RANGE 10 MINUTES] AS v"
+            raise self.source.error(after, "FROM is missing here, after the columns", hint)
         refuse_arguments(self.source, origin, "this")
         relations = _FromReader(reader).relations(origin.this, node.args.get("joins") or ())
         items = tuple(read_item(Piece(one, self.source)) for one in node.expressions)
@@ -186,7 +187,7 @@ class _FromReader:
             return self._asof(left, join, method, side, kind)
         if method or (side, kind) not in _KINDS:
             words = " ".join(word for word in (method, side, kind.removesuffix("_JOIN")) if word)
-            hint = "write USING (column)" if method == "NATURAL" else None
+            hint = "write JOIN … USING, with the columns that both have" if method == "NATURAL" else None
             if not method and kind in ("SEMI", "ANTI"):
                 hint = f"write {kind} JOIN, and the stream whose rows are wanted to its left"
             raise self.source.error(self.source.span(join), f"{words} JOIN is not supported", hint)
@@ -212,7 +213,11 @@ class _FromReader:
         as_of = None
         if version is not None:
             if method or version.args.get("kind") != "AS OF" or version.name != "TIMESTAMP":
-                raise source.error(source.span(version), "a version is told by time", _ASOF_HINT)
+                raise source.error(
+                    source.span(version),
+                    "which version is joined is told by a time, with FOR SYSTEM_TIME AS OF",
+                    _ASOF_HINT,
+                )
             as_of = Piece(version.args["expression"], source)
             join.this.set("version", None)
         on = join.args.get("on")

@@ -19,10 +19,16 @@ __all__ = ["refuse_arguments", "unknown_function", "unsupported"]
 _OUTSIDE = "Weft only joins; do it with Spark on the result, as in session.query(…).dataframe()"
 _DISTINCT = "Weft only joins; do it with Spark: session.query(…).dataframe().dropDuplicates(…)"
 _GROUPED = "Weft only joins; do it with Spark: session.query(…).dataframe().groupBy(…)"
-_FLAT = "join it in FROM; SEMI JOIN asks whether there is a partner, ANTI JOIN whether there is none"
+_FLAT = (
+    "join it in FROM: SEMI JOIN keeps the rows that IN and EXISTS keep, ANTI JOIN those that NOT EXISTS keeps, "
+    "and those that NOT IN keeps where neither side is NULL"
+)
 _NO_CLOCK = "the same tuples must always give the same result; compare event times with each other"
 
-_UNION = "UNION ALL is there for inputs: SELECT u.* FROM (SELECT … UNION ALL SELECT …) AS u"
+_UNION = "UNION ALL, which keeps duplicates, is there for inputs: SELECT u.* FROM (SELECT … UNION ALL SELECT …) AS u"
+_ORDER = (
+    'give the query an order of its results, as in session.query(…, order="event"), or sort them with Spark'
+)
 
 _NODES: dict[type[exp.Expr], tuple[str, str | None]] = {
     exp.Subquery: ("a sub-select", _FLAT),
@@ -30,8 +36,14 @@ _NODES: dict[type[exp.Expr], tuple[str, str | None]] = {
     exp.Exists: ("EXISTS with a sub-select", _FLAT),
     exp.SubqueryPredicate: ("a comparison with ANY or ALL", None),
     exp.Union: ("UNION", _UNION),
-    exp.Except: ("EXCEPT", "ANTI JOIN keeps the rows that have no partner"),
-    exp.Intersect: ("INTERSECT", "SEMI JOIN keeps the rows that have a partner"),
+    exp.Except: (
+        "EXCEPT",
+        "ANTI JOIN keeps the rows that have no partner, but with duplicates and with NULLs",
+    ),
+    exp.Intersect: (
+        "INTERSECT",
+        "SEMI JOIN keeps the rows that have a partner, but with duplicates and without NULLs",
+    ),
     exp.Values: ("VALUES", "register a stream"),
     exp.Window: ("a window function (OVER)", _OUTSIDE),
     exp.WithinGroup: ("WITHIN GROUP", _OUTSIDE),
@@ -51,11 +63,14 @@ _NODES: dict[type[exp.Expr], tuple[str, str | None]] = {
     exp.CurrentTimestamp: ("CURRENT_TIMESTAMP", _NO_CLOCK),
     exp.ILike: ("ILIKE", "write lower(x) LIKE lower(y)"),
     exp.RegexpLike: ("RLIKE", "LIKE, contains, startswith and endswith are there"),
-    exp.Escape: ("ESCAPE", "a backslash escapes % and _"),
-    exp.NullSafeEQ: ("a NULL-safe comparison", "write x = y OR (x IS NULL AND y IS NULL)"),
-    exp.NullSafeNEQ: ("IS DISTINCT FROM", "write x <> y"),
-    exp.IntDiv: ("DIV", "write floor(x / y)"),
-    exp.Extract: ("EXTRACT", "write year(x), month(x), day(x), hour(x), minute(x) or second(x)"),
+    exp.Escape: ("ESCAPE", "a backslash escapes % and _: write x LIKE '10\\%'"),
+    exp.NullSafeEQ: ("a NULL-safe comparison", "write coalesce(x = y, x IS NULL AND y IS NULL)"),
+    exp.NullSafeNEQ: ("IS DISTINCT FROM", "write NOT coalesce(x = y, x IS NULL AND y IS NULL)"),
+    exp.IntDiv: ("DIV", "of whole numbers, write CAST(CAST(x - x % y AS DECIMAL(20, 0)) / y AS BIGINT)"),
+    exp.Extract: (
+        "EXTRACT",
+        "write year(x), month(x), day(x), hour(x) or minute(x); second(x) leaves out the fraction",
+    ),
     exp.Concat: ("a string right after another", "write || between them"),
     exp.Transform: ("TRANSFORM", None),
     exp.QueryTransform: ("TRANSFORM", None),
@@ -77,8 +92,8 @@ _ARGUMENTS: dict[str, tuple[str, str | None]] = {
     "having": ("HAVING", _GROUPED),
     "qualify": ("QUALIFY", _OUTSIDE),
     "windows": ("WINDOW", "a stream's window is written FROM videos [RANGE 10 MINUTES] AS v"),
-    "order": ("ORDER BY", "the order of results is an option of the query's sink"),
-    "sort": ("SORT BY", "the order of results is an option of the query's sink"),
+    "order": ("ORDER BY", _ORDER),
+    "sort": ("SORT BY", _ORDER),
     "cluster": ("CLUSTER BY", None),
     "distribute": ("DISTRIBUTE BY", "Weft decides how state is partitioned"),
     "limit": ("LIMIT", _OUTSIDE),
@@ -116,14 +131,36 @@ _AGGREGATES = frozenset(
 _VOLATILE = frozenset(
     (
         *("current_date", "current_time", "current_timestamp", "curdate", "localtimestamp", "now"),
-        *("rand", "random", "randn", "unix_timestamp", "uuid"),
+        *("rand", "random", "randn", "uuid"),
     )
 )
 
+# Functions of Spark's that Weft says with others, and how.
+_INSTEAD = {
+    "quarter": "write floor((month(x) + 2) / 3)",
+    "unix_timestamp": "write floor(CAST(unix_micros(x) AS DECIMAL(20, 0)) / 1000000), of a timestamp x",
+    "unix_seconds": "write floor(CAST(unix_micros(x) AS DECIMAL(20, 0)) / 1000000)",
+    "nvl2": "write CASE WHEN x IS NOT NULL THEN y ELSE z END",
+    "isnull": "write x IS NULL",
+    "isnotnull": "write x IS NOT NULL",
+    "to_date": "write CAST(x AS DATE)",
+    "to_timestamp": "write CAST(x AS TIMESTAMP)",
+    "date_add": "write CAST(x + n * INTERVAL '1' DAY AS DATE)",
+    "date_sub": "write CAST(x - n * INTERVAL '1' DAY AS DATE)",
+    "left": "write substring(x, 1, n)",
+}
 
-def unknown_function(written: str, own: Iterable[str] = ()) -> QueryError:
-    """The error for a function that does not exist or is not supported; ``own`` are those that users registered."""
+
+def unknown_function(written: str, args: int, own: Iterable[str] = ()) -> QueryError:
+    """The error for a function of so many arguments that does not exist or is not supported.
+
+    ``own`` are the functions that users registered.
+    """
     name = written.lower()
+    if name == "unix_timestamp" and not args:
+        return QueryError(f"{written}() is not supported", hint=_NO_CLOCK)
+    if name in _INSTEAD:
+        return QueryError(f"{written} is not supported", hint=_INSTEAD[name])
     if name in _AGGREGATES:
         return QueryError(f"{written} is an aggregate, and aggregates are not supported", hint=_GROUPED)
     if name in _VOLATILE:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from weft.arguments import check_fields, checked
 from weft.errors import StatisticsError
 from weft.logical.expr import Call, Column, Expr, Literal, aliases, columns, conjuncts, rename, to_sql
 from weft.logical.limits import Range
@@ -55,6 +56,7 @@ class StreamStatistics:
     rows: float | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self, StatisticsError)
         if self.rows is not None and not (self.rows >= 0 and math.isfinite(self.rows)):
             raise StatisticsError(f"a table cannot have {self.rows} rows")
         if not (self.rate >= 0 and math.isfinite(self.rate)):
@@ -84,6 +86,7 @@ class Statistics:
     joint: Mapping[PredicateSet, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_fields(self, StatisticsError)
         for name, seconds in self.costs.items():
             if not (seconds >= 0 and math.isfinite(seconds)):
                 raise StatisticsError(
@@ -104,10 +107,12 @@ class Statistics:
         if self.horizon <= timedelta(0):
             raise StatisticsError(f"a horizon of {self.horizon} makes no sense")
 
+    @checked(StatisticsError)
     def stream(self, name: str) -> StreamStatistics:
         """What is known of a stream."""
         return self.streams.get(name) or StreamStatistics()
 
+    @checked(StatisticsError)
     def given(self, predicate: Expr, value: float) -> Statistics:
         """These figures with the selectivity that a user gives for a predicate over streams.
 
@@ -134,20 +139,24 @@ class Statistics:
             self, streams={**self.streams, **streams}, selectivities=selectivities, origin="measured"
         )
 
+    @checked(StatisticsError)
     def rows(self, table: str) -> float:
         """How many rows a table has."""
         known = self.stream(table).rows
         return DEFAULTS.rows if known is None else known
 
+    @checked(StatisticsError)
     def with_rows(self, rows: Mapping[str, int]) -> Statistics:
         """These figures with the numbers of rows that tables were found to have."""
         found = {name: replace(self.stream(name), rows=float(count)) for name, count in rows.items()}
         return replace(self, streams={**self.streams, **found}) if found else self
 
+    @checked(StatisticsError)
     def function_cost(self, name: str) -> float:
         """The seconds that a user's function takes for a row."""
         return self.costs.get(name, DEFAULTS.call)
 
+    @checked(StatisticsError)
     def with_heavy(self, heavy: Mapping[str, Heavy]) -> Statistics:
         """These figures with measured heavy values, by stream, in place of those known of the same columns."""
         found = {
@@ -166,6 +175,7 @@ class Statistics:
     def _distinct_column(self, query: Query, column: Column) -> float | None:
         return self.stream(query.input(column.alias).stream.name).distinct.get(column.name)
 
+    @checked(StatisticsError)
     def selectivity(self, query: Query, predicate: Expr) -> float:
         """The part of tuples, or of pairs, that a predicate lets through."""
         known = self.selectivities  # if there are none, no name need be made

@@ -12,7 +12,7 @@ import contextlib
 import errno
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from weft.errors import StateError
 
-__all__ = ["LocalDisk", "Memory", "Storage"]
+__all__ = ["LocalDisk", "Memory", "Storage", "checkpoint_writes"]
 
 _UNFINISHED = ".tmp"  # the end of the name of a file that is being written, which begins with a dot
 
@@ -75,6 +75,26 @@ class Storage(Protocol):
         ...
 
 
+def _unwritable(place: str | Path, error: OSError) -> StateError:
+    why = os.strerror(error.errno) if error.errno else error.strerror or error
+    return StateError(
+        f"{place} cannot be written: {why}",
+        hint="make room or give permission there; a session that is started again goes on where it was",
+    )
+
+
+@contextlib.contextmanager
+def checkpoint_writes(place: str | Path) -> Iterator[None]:
+    """A context in which a file of the checkpoint is written; what the system refuses is a `StateError` that names it.
+
+    `LocalDisk` sees to that itself; this is for files that Arrow writes.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise _unwritable(place, error) from error
+
+
 @dataclass(frozen=True, slots=True)
 class LocalDisk:
     """A directory of this machine's file system, or a mounted share."""
@@ -109,10 +129,7 @@ class LocalDisk:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(partial)
         except OSError as error:
-            raise StateError(
-                f"{folder}/{last} cannot be written: {error.strerror or error}",
-                hint="make room or give permission there; a session that is started again goes on where it was",
-            ) from error
+            raise _unwritable(f"{folder}/{last}", error) from error
 
     def _name(self, partial: str, file: str, data: bytes, flush: bool) -> bool:
         """Give a complete file its name, unless one has it; where files cannot be linked, write one under that name."""
@@ -168,10 +185,7 @@ class LocalDisk:
 
     def list(self, folder: str) -> list[str]:
         """The files of a directory, without those that are still being written."""
-        try:
-            return [name for name in os.listdir(self.root / folder) if not name.startswith(".")]
-        except FileNotFoundError:
-            return []
+        return [name for name in self._entries(folder) if not name.startswith(".")]
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The files of a directory and their sizes, without those that are deleted meanwhile."""
@@ -184,16 +198,46 @@ class LocalDisk:
 
     def delete(self, name: str) -> None:
         """Delete a file."""
-        with contextlib.suppress(FileNotFoundError):
+        try:
             os.unlink(f"{self.root}/{name}")
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StateError(
+                f"{self.root}/{name} cannot be deleted: {error.strerror or error}",
+                hint="make it a file again, in a directory that this user may write to",
+            ) from error
 
     def delete_unfinished(self, *folders: str) -> None:
         """Delete what writers that were killed have left in folders to which nobody else is writing now."""
         for folder in folders:
-            with contextlib.suppress(FileNotFoundError):
-                for name in os.listdir(self.root / folder):
-                    if name.startswith(".") and name.endswith(_UNFINISHED):
-                        self.delete(f"{folder}/{name}" if folder else name)
+            for name in self._entries(folder):
+                if name.startswith(".") and name.endswith(_UNFINISHED):
+                    self.delete(f"{folder}/{name}" if folder else name)
+
+    def make_folder(self, name: str) -> None:
+        """See to it that a folder is there."""
+        try:
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StateError(
+                f"{error.filename or self.root / name} cannot be made a directory: {error.strerror or error}",
+                hint="give this user the right to write there, remove what is in its place, or use another checkpoint",
+            ) from error
+
+    def _entries(self, folder: str) -> Sequence[str]:
+        try:
+            return os.listdir(self.root / folder)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._unusable(folder, error) from error
+
+    def _unusable(self, folder: str, error: OSError) -> StateError:
+        return StateError(
+            f"{self.root / folder} cannot be listed: {error.strerror or error}",
+            hint="make it a directory that this user can read and write, or use another checkpoint",
+        )
 
     def path(self, name: str) -> Path:
         """Where a file is."""

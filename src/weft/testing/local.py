@@ -202,7 +202,7 @@ class LocalRunner:
         for input_ in (i for one in requests.values() for i in one.query.inputs):
             name = input_.stream.name
             if name not in self.loop.config.streams:
-                self.loop.config.streams[name] = input_.stream
+                self.loop.config.streams[name] = replace(input_.stream, ahead=None)  # its clock is given
                 self.loop.config.sources[name] = TableSource(input_.stream.schema)
                 self.loop.intake.open(name, self.loop.config.sources[name], {})
         self._decider.given = ActiveQueries(requests, None, ExecutableGraph(graph)), migration

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from weft.errors import CatalogError, ConfigError, QueryError, nearest
+from weft.errors import CatalogError, ConfigError, QueryError, ResultError, nearest
 from weft.kernels.expr.arrow import arrow_type
 from weft.logical.schema import Schema
 from weft.ports.table import RegisteredTable
@@ -23,6 +23,7 @@ from weft.running import adapter_for, run_config
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.loop.loop import Loop
+from weft.runtime.observe.progress import failure_of
 from weft.session import Session
 from weft.sinks.memory import MemorySink
 from weft.sources.table_readers import ArrowTable
@@ -41,6 +42,9 @@ BEGINNING = datetime(2000, 1, 1, tzinfo=timezone.utc)
 class LocalRun:
     """Runs the queries of a session that have a sink; their sinks and the sources of their streams are left alone.
 
+    Its clock begins at ``now``, and records ahead of it by more than their stream's ``ahead`` are dead letters. If no
+    time is given, event times are not compared with the clock, which then begins in the year 2000.
+
     >>> import weft
     >>> session = weft.Session()
     >>> _ = session.stream("clicks", weft.files("json", "clicks/", schema="usr INT, ts TIMESTAMP"), event_time="ts")
@@ -56,9 +60,10 @@ class LocalRun:
     [{'usr': 1}]
     """
 
-    def __init__(self, session: Session, *, now: datetime = BEGINNING) -> None:
+    def __init__(self, session: Session, *, now: datetime | None = None) -> None:
         self._session = session
-        self.now = now
+        self._limited = now is not None
+        self.now = BEGINNING if now is None else now
         self.dead_letters: list[bytes] = []
         self._sources: dict[str, TableSource] = {}
         self._sinks: dict[str, MemorySink] = {}
@@ -80,9 +85,10 @@ class LocalRun:
 
         Streams and queries that the session has been given since the last batch begin with this one. Rows of outer
         joins that can be closed after it are among what it gives. ``now`` sets the clock, by which rows of streams
-        without event time arrive and streams become idle. A batch that raises an error has no effect. Rows for a table
-        are all that it has from this batch on; before it is given any, it has those it was registered with, if it was
-        registered with a `pyarrow.Table`, or else none.
+        without event time arrive and streams become idle. A batch that raises an error has no effect, but for a
+        `ResultError`: one query has failed, is not among what later batches give, and the others go on. Rows for a
+        table are all that it has from this batch on; before it is given any, it has those it was registered with, if it
+        was registered with a `pyarrow.Table`, or else none.
         """
         self._open_streams()
         known = {*self._sources, *self._loop.tables.known}
@@ -120,7 +126,13 @@ class LocalRun:
         """All that a query gave so far, in the order in which it gave it."""
         if name not in self._sinks:
             raise QueryError(f"no query {name!r} has run", hint=nearest(name, self._sinks))
+        if (failure := self._failure(name)) is not None:
+            raise failure
         return self._sinks[name].results()
+
+    def _failure(self, name: str) -> ResultError | None:
+        """Why a query's results are not complete, if it failed or reached a limit."""
+        return failure_of(name, self._loop.active_queries, self._loop.before)
 
     def _open_streams(self) -> None:
         for stream in self._session.catalog.streams:
@@ -131,7 +143,8 @@ class LocalRun:
                 self._loop.add_table(stream, RegisteredTable(reader))
             elif not stream.table and stream.name not in self._sources:
                 self._sources[stream.name] = TableSource(stream.schema)
-                self._loop.add_stream(stream, self._sources[stream.name])
+                limited = stream if self._limited else replace(stream, ahead=None)
+                self._loop.add_stream(limited, self._sources[stream.name])
 
     def _begin_queries(self) -> None:
         new = {
@@ -145,15 +158,17 @@ class LocalRun:
 
     def _run_batch(self) -> dict[str, pa.Table]:
         """Run the batch that was given, and those without input that are due after it: rows that can be closed now."""
-        given: dict[str, list[pa.Table]] = {name: [] for name in self._sinks}
+        given: dict[str, list[pa.Table]] = {n: [] for n in self._sinks if self._failure(n) is None}
         more = self._loop.run_next(also_empty=True)
         while more:
             ended = self._loop.ended
             assert ended is not None  # a batch has just run
             for error in ended.ran.reports.answers.broken.values():
                 raise error
-            for name, sink in self._sinks.items():
-                given[name].append(sink.results_of(ended.ran.number))
+            for name, tables in given.items():
+                if (failure := self._failure(name)) is not None:
+                    raise failure
+                tables.append(self._sinks[name].results_of(ended.ran.number))
             more = self._loop.run_next()
         return {name: pa.concat_tables(tables) for name, tables in given.items()}
 

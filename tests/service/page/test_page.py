@@ -23,6 +23,9 @@ def test_every_view_is_served_from_here_alone(served: Served, visitor: Visitor, 
     """A service behind a firewall would have no page, or one that tells others who looks at it."""
     for view in VIEWS:
         visitor.open(served.url + view)
+        assert visitor.page.evaluate("document.documentElement.lang") == "en-US"
+    policy = visitor.page.request.get(served.url).headers["content-security-policy"]
+    assert "default-src 'self'" in policy
     dark = "dark" in request.node.name
     assert visitor.page.evaluate("document.body.classList.contains('body--dark')") == dark
     hosts = {

@@ -124,5 +124,5 @@ def test_what_counts_cannot_be_told_of_is_refused() -> None:
         core_and_closing(
             parse_query("SELECT R.a FROM R [ROWS 5 PER a] LEFT JOIN S ON R.a = S.a", Catalog(STREAMS))
         )
-    with pytest.raises(QueryError, match="the stored past of R cannot be answered"):
+    with pytest.raises(QueryError, match="backfill needs the past of R"):
         check_backfill(COUNTED)

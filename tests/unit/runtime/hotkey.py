@@ -85,6 +85,8 @@ def hop(kind: str, rows: int, portion: int, folder: Path) -> list[Message]:
         ).sent:
             arrived.setdefault(parcel.edge, []).append(parcel.batch)
     sinks: dict[str, Any] = {"q": to_parquet(folder / "out")} if kind == "parquet" else {}
+    for sink in sinks.values():
+        sink.open(pa.schema([("x", pa.int64())]))
     counting = frozenset("q" if kind == "count" else "")
     limits = TaskLimits(portion_bytes=portion)
     exchange, plan = Exchange(str(folder)), BatchPlan(0, 0, "", batch_order.to_dict())

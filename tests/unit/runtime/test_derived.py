@@ -112,7 +112,8 @@ def test_failed_inner_query_stops_those_that_need_it() -> None:
     run.batch({"a": [at(1, x=1)], "b": [at(1)], "c": [at(1, k=1)]})
     with pytest.raises(weft.errors.WeftError, match="too large"):
         run.batch({"a": [at(2, x=9)]})
-    run.batch({"a": [at(3)]})
+    with pytest.raises(weft.errors.WeftError, match="has stopped"):
+        run.batch({"a": [at(3)]})
     run.batch({"a": [at(4)]})
     assert list(run._loop.active_queries.requests) == ["other"]
     assert "has stopped" in run._loop.active_queries.stopped["q0"]

@@ -68,8 +68,8 @@ def test_queries_are_shown_as_their_authors_wrote_them(tmp_path: Path) -> None:
     checkpoint(tmp_path).close()
     found = inspect(tmp_path)
     assert found.queries == (
-        QueryState("counted", COUNTED, 0, 0, 90 / 2 + 60),
-        QueryState("pair", PAIR, 0, 12, 90 / 2),
+        QueryState("counted", COUNTED, 0, 0, 90 / 2 + 60, 60, 90),
+        QueryState("pair", PAIR, 0, 12, 90 / 2, 0, 90),
     )
     assert found.stopped == STOPPED
 

@@ -209,7 +209,7 @@ def test_a_query_reports_its_latency_over_its_last_batches() -> None:
         offer(runner, "a", NOW, NOW - number * SECOND)
         committed_after(runner, NOW, SECOND)
     loop = runner.loop
-    progress = progress_of("q", loop.active_queries, loop.history, loop.state_of)
+    progress = progress_of("q", loop.active_queries, loop.history, loop.state_of, {})
     assert progress.latency.count == 3
     assert progress.latency.processing.max == pytest.approx(3, rel=0.05)
     manifest = loop.log.manifest(2)

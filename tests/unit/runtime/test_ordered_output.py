@@ -32,6 +32,7 @@ from weft.runtime.loop.wake_ups import LONGEST, PAUSE, until_next
 from weft.runtime.model.batch_order import BatchOrder, Clock
 from weft.runtime.model.watermarks import Watermarks, clocks
 from weft.runtime.observe.progress import state_of
+from weft.runtime.output.suspended import read_kept
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.task.collecting import Merge
 from weft.runtime.task.job import Job
@@ -131,7 +132,7 @@ def test_a_batch_follows_when_time_alone_lets_results_leave(
     waiting = {"query": (HeldRun("0-held-x", 0, 3, 5, 100),)}
     assert until_next(program, Manifest(marks=marks, held=waiting), 5) == wanted
     assert until_next(program, Manifest(marks=marks), 5) is None
-    assert state_of(program, Manifest(held=waiting), "query") == 100
+    assert state_of(program, Manifest(held=waiting), "query").part == 100
 
 
 def test_results_of_a_distant_future_are_not_looked_for_every_second() -> None:
@@ -270,9 +271,13 @@ class Full(ParquetSink):
         """Fail in a task."""
         raise OSError(f"no room for part {partition} of batch {batch_id}")
 
+    def commit(self, batch_id: int, rows: Any) -> None:  # noqa: ARG002
+        """Fail in the driver."""
+        raise OSError(f"no room for batch {batch_id}")
+
 
 @pytest.mark.parametrize("few", [0, 1 << 22], ids=["tasks", "driver"])
-def test_a_sink_that_fails_in_a_task_fails_its_query_alone(
+def test_a_sink_that_fails_in_a_task_suspends_its_query_alone(
     few: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And says why."""
@@ -281,7 +286,15 @@ def test_a_sink_that_fails_in_a_task_fails_its_query_alone(
     runner.loop.sinks.add("query", Full(tmp_path, digits=10))
     rows = [(id_, id_ % 5, id_ % 4) for id_ in range(40)]
     runner.process({"a": table(*rows), "b": table(*rows)})
-    assert "no room for part 0 of batch 0" in runner.loop.before.failed["query"]
+    (suspended,) = runner.loop.suspended().values()
+    assert "no room for part 0 of batch 0" in suspended.reason
+    plain = LocalRunner(graph_of(PAIR, Ordering("outer"), a="ts", b="ts"), partitions=2)
+    found = plain.process({"a": table(*rows), "b": table(*rows)})
+    (kept,) = suspended.kept
+    results = read_kept(runner.loop.log.storage, kept)
+    assert results.table().equals(found.replace_schema_metadata())
+    assert results.punctuations is not None
+    assert list(results.punctuations) == list(plain.punctuations["query"])
 
 
 def pairs_of(found: pa.Table) -> list[tuple[int, int]]:

@@ -33,7 +33,7 @@ from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import REPORT, Message
 from weft.runtime.task.outlet import TaskOutlet
 from weft.runtime.task.reports import Results
-from weft.sinks.parquet import ParquetSink, to_parquet
+from weft.sinks.parquet import ParquetSink
 from weft.storage.storage import LocalDisk
 from weft.testing.local import LocalRunner
 
@@ -201,9 +201,16 @@ def notes(messages: list[Message], kind: str) -> list[dict[str, Any]]:
     return [json.loads(message.data.to_pybytes()) for message in messages if message.target == REPORT + kind]
 
 
+def opened_sink(path: Path) -> ParquetSink:
+    """A sink that has been opened, as the loop does it first of all."""
+    sink = ParquetSink(path)
+    sink.open(pa.schema([("x", pa.int64())]))
+    return sink
+
+
 def test_results_of_a_failed_query_leave_no_file(tmp_path: Path) -> None:
     """A part that nobody commits would stay; a result that was taken back would be seen."""
-    sink = to_parquet(tmp_path / "out")
+    sink = opened_sink(tmp_path / "out")
     messages = told(job_of(tmp_path, {"q": sink}), planned("a.k = b.k"), result_limit=30)
     assert [one["query"] for one in notes(messages, "failed")] == ["q"]
     assert [one["parts"] for one in notes(messages, "answers")] == [{}]
@@ -212,7 +219,7 @@ def test_results_of_a_failed_query_leave_no_file(tmp_path: Path) -> None:
 
 def test_a_hop_that_breaks_leaves_no_file(tmp_path: Path) -> None:
     """As when a task runs out of memory: it is run again, and would write once more."""
-    job = job_of(tmp_path, {"q": to_parquet(tmp_path / "out")})
+    job = job_of(tmp_path, {"q": opened_sink(tmp_path / "out")})
     rows = pa.RecordBatch.from_pydict({"x": list(range(10_000))})
     with TaskOutlet(job, Sender(1, 0)) as outlet:
         outlet.give("q", pa.RecordBatch.from_pydict({"x": np.arange(1 << 22)}))
@@ -245,11 +252,13 @@ def test_a_users_sink_is_given_all_results_at_once(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_a_sink_that_raises_anything_stops_its_query(tmp_path: Path) -> None:
+def test_a_sink_that_raises_anything_is_named(tmp_path: Path) -> None:
     """Not only errors of Weft's own: a full disk is the operating system's."""
     messages = told(job_of(tmp_path, {"q": Whole(broken=True)}), planned("a.k = b.k"))
     (failed,) = notes(messages, "failed")
-    assert (failed["query"], failed["message"]) == ("q", "OSError: no space left on device")
+    assert failed["query"] == "q"
+    assert failed["sink"]
+    assert failed["message"] == "the sink of query q, a Whole, failed: OSError: no space left on device"
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["files", "bytes"])
@@ -281,7 +290,7 @@ def test_large_results_stay_readable_when_their_file_is_gone(
 
 def test_a_parquet_part_is_written_as_it_comes_and_goes_when_aborted(tmp_path: Path) -> None:
     """A reader of one row group needs no more memory than its writer had."""
-    sink = ParquetSink(tmp_path)
+    sink = opened_sink(tmp_path)
     rows = pa.RecordBatch.from_pydict({"x": np.arange(1 << 20), "s": ["text"] * (1 << 20)})
     part = sink.open_part(0, 3)
     for _ in range(9):
@@ -301,7 +310,7 @@ def test_a_parquet_part_is_written_as_it_comes_and_goes_when_aborted(tmp_path: P
     assert pq.read_table(file).num_rows == 9 << 20
 
 
-def test_a_sink_that_cannot_be_opened_stops_its_query(tmp_path: Path) -> None:
+def test_a_sink_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     """The others go on."""
 
     class Closed(ParquetSink):

@@ -44,6 +44,10 @@ class Fake:
     def __init__(self, clock: Clock, seconds: float) -> None:
         self.clock, self.seconds = clock, seconds
 
+    @property
+    def is_active(self) -> bool:
+        return self.clock.now < self.seconds
+
     def await_termination(self, timeout: int | None = None) -> bool:
         self.clock.now += timeout or 0
         return self.clock.now >= self.seconds

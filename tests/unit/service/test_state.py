@@ -27,9 +27,9 @@ def test_state_shows_streams_stores_and_queries(tmp_path: Path) -> None:
         "13 bucket files, 758 B · 0 that no manifest names, 0 B · 0 dead letters",
         "v 9 1970-01-01 00:00:00.000 vid long, x long, ts timestamp, event time ts",
         "v partitioned by v.vid 9 90 B 3 2 1970-01-01 00:00:00.000 1970-01-01 00:00:00.000 counted, pair",
-        "w$rows partitioned by `w$rows`.vid 6 60 B 1 1 tuple 90 tuple 95 counted",
+        "w [ROWS] partitioned by w [ROWS].vid 6 60 B 1 1 tuple 90 tuple 95 counted",
         "Queries (2)",
-        "counted · since batch 0 · 0 results · 105 B of state",
+        "counted · since batch 0 · 0 results · 60 B of its own, shares 90 B",
         COUNTED,  # brackets are no markup
         "wrong failed: SinkError: no room",
     ):
@@ -72,6 +72,7 @@ def test_state_as_json_is_read_by_other_tools(tmp_path: Path) -> None:
         "text": "vid long, x long, ts timestamp, event time ts",
         "arrived": 9,
         "watermark": 7,
+        "moved": None,
     }
     assert (found["stores"][0]["rows"], found["stores"][0]["users"]) == (9, ["counted", "pair"])
     assert (found["queries"][0]["text"], found["stopped"]["old"]) == (COUNTED, "stopped")

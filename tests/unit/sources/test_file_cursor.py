@@ -336,7 +336,7 @@ def test_a_file_that_may_not_be_read_is_said(
     parquet(tmp_path / "a.parquet", 1)
     cursor = source(tmp_path).open(place())
     with monkeypatch.context() as patched:
-        patched.setattr("builtins.open", refuse)
+        patched.setattr("os.open", refuse)
         if not is_seen:
             patched.setattr(FileStatus, "read", refuse)
         for now in (time.time(), time.time() + 100):

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weft.logical.moments import AHEAD_OF_THE_CLOCK
 from weft.logical.schema import Schema
 from weft.sources.kafka_cursor import KafkaCursor, _at_most, parts_between
 from weft.sources.kafka_format import ValueFormat
@@ -159,3 +161,20 @@ def test_the_collector_works_again_when_nobody_wants_it_to_rest() -> None:
             assert not gc.isenabled()
         assert not gc.isenabled()
     assert gc.isenabled()
+
+
+def test_records_ahead_of_the_clock_are_set_aside_with_their_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some are quoted and all are counted; the others know when they came."""
+    monkeypatch.setattr("weft.sources.columns.QUOTED", 2)
+    times = ["2024-01-01", "2999-01-01", "no time", "2024-01-02", "2999-01-02", "2999-01-03", "2024-01-03"]
+    records = [Record(f'{{"ts": "{time}"}}'.encode(), 10 + at) for at, time in enumerate(times)]
+    target = Target(Schema.parse("ts timestamp"), "ts", latest=1_800_000_000_000_000)
+    found = decode_messages(records, ValueFormat("json"), target, ORIGIN)
+    assert [str(one.date()) for one in found.batch["ts"].to_pylist()] == [
+        "2024-01-01",
+        "2024-01-02",
+        "2024-01-03",
+    ]
+    assert found.arrived.tolist() == [10_000, 13_000, 16_000]
+    assert [(one.offset, one.more) for one in found.bad] == [(11, 0), (12, 0), (14, 0), (None, 0)]
+    assert [AHEAD_OF_THE_CLOCK in one.reason for one in found.bad] == [True, False, True, False]

@@ -291,7 +291,12 @@ def test_no_order_of_inputs() -> None:
             "x",
             "there are: k",
         ),
-        ("SELECT d.k FROM (SELECT 1) d", "the query has no FROM", "1", "after FROM"),
+        (
+            "SELECT d.k FROM (SELECT 1) d",
+            "FROM is missing here, after the columns",
+            ")",
+            "go on with the streams",
+        ),
         ("SELECT d.k FROM (SELECT k FROM a ORDER BY k) d", "ORDER BY is not supported", None, "order"),
         ("SELECT a.k FROM a WHERE (SELECT k FROM b) = k", "a sub-select is not supported", None, "SEMI JOIN"),
     ],

@@ -84,7 +84,7 @@ def test_names_that_clash() -> None:
     )
     query = parse_query("SELECT * FROM b JOIN a USING (K)", odd)
     assert [output.name for output in query.projection] == ["K", "b_j", "b_j_2", "a_j"]
-    with pytest.raises(SqlError, match="two columns of the result are called x"):
+    with pytest.raises(SqlError, match=r"columns 4 and 5 of the result are both called x: d\.x and a\.v"):
         names("SELECT *, v AS x FROM a JOIN d USING (k)")
 
 

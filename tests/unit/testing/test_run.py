@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import weft
-from weft.errors import CatalogError, ConfigError, QueryError, SourceError
+from weft.errors import CatalogError, ConfigError, QueryError, ResultError, SourceError
 from weft.testing import LocalRun, reference_join
 
 NOON = datetime(2026, 1, 1, 12)
@@ -169,3 +170,37 @@ def test_it_loads_neither_spark_nor_java() -> None:
     code = "import weft, sys; from weft.testing import LocalRun; print('pyspark' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
+
+
+def test_a_query_that_fails_raises_where_its_results_are_waited_for() -> None:
+    """An empty table would be taken for the answer."""
+    session = shop(result_limit=1)
+    session.query(PAID, name="paid", sink=weft.to_memory())
+    session.query(f"{PAID} AND o.id = 1", name="first", sink=weft.to_memory())
+    run = LocalRun(session)
+    assert run.batch({"orders": [order(1)], "payments": [payment(1)]})["paid"].num_rows == 1
+    with pytest.raises(ResultError, match=r"query paid has failed: .*1 result"):
+        run.batch({"orders": [order(2), order(3)], "payments": [payment(2), payment(3)]})
+    for _ in "12":
+        with pytest.raises(ResultError, match="query paid has failed"):
+            run.results("paid")
+        assert run.batch({"orders": [order(4)]}).keys() == {"first"}
+    assert run.results("first").num_rows == 1
+
+
+def test_running_what_is_there_raises_the_error_of_a_query_that_failed(tmp_path: Path) -> None:
+    """A program that reads the results afterwards would take too few for all."""
+    session = weft.Session(execution="local", checkpoint=tmp_path / "ck", result_limit=3)
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table({"k": [1, 1, 2]}), tmp_path / name / "1.parquet")
+        session.stream(name, weft.files("parquet", str(tmp_path / name), schema="k long"))
+    text = "SELECT a.k FROM a [ROWS 10], b [ROWS 10] WHERE a.k = b.k"
+    many = session.query(text, name="many", sink=weft.to_memory())
+    few = session.query(f"{text} AND a.k = 2", name="few", sink=weft.to_memory())
+    with pytest.raises(ResultError, match="query many has failed"):
+        session.run_available()
+    with pytest.raises(ResultError, match="query many has failed"):
+        many.results()
+    assert many.progress.status == "stopped"
+    assert few.results().num_rows == 1

@@ -9,6 +9,7 @@ functions). Rounding is half up, away from zero, on the decimal digits that a do
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from weft.kernels.expr.datum import (
     valid_rows,
     with_nulls,
 )
-from weft.kernels.expr.decimals import calculate, fit, wide
+from weft.kernels.expr.decimals import calculate, fit, round_to, whole_part, wide
 
 __all__ = ["FUNCTIONS", "narrow", "round_half_up"]
 
@@ -126,7 +127,7 @@ def _to_long(up: bool) -> ColumnFunction:
         if pa.types.is_integer(value.type):
             return as_type(value, kind)
         if pa.types.is_decimal(value.type):
-            return narrow(fit((pc.ceil if up else pc.floor)(wide(value)), pa.decimal128(38, 0)), kind)
+            return narrow(whole_part(wide(value), 1 if up else -1), kind)
         rounded = (np.ceil if up else np.floor)(numbers(as_type(value, pa.float64())))
         return with_nulls(saturate(rounded), valid_rows(args), kind)
 
@@ -152,16 +153,11 @@ def _round(args: Sequence[Any], kind: pa.DataType) -> Any:
         raise QueryError("ROUND needs a constant number of places")
     digits = int(places.as_py())
     if pa.types.is_decimal(kind):
-        return fit(pc.round(wide(value), digits, "half_towards_infinity"), kind)
+        return fit(round_to(wide(value), digits), kind)
     if pa.types.is_floating(kind):
         rounded = round_half_up(numbers(value).astype(np.float64), digits)
         return with_nulls(rounded, valid_rows([value]), kind)
-    if digits >= 0:
-        return value
-    if digits <= -19:
-        return null_unless(pc.is_valid(value), pc.multiply(value, pa.scalar(0, kind)))
-    rounded = pc.round(pc.cast(value, pa.decimal128(38, 0)), digits, "half_towards_infinity")
-    return narrow(rounded, kind)
+    return value if digits >= 0 else narrow(round_to(wide(value), digits), kind)
 
 
 def narrow(value: Any, kind: pa.DataType) -> Any:
@@ -174,19 +170,38 @@ def narrow(value: Any, kind: pa.DataType) -> Any:
 
 def round_half_up(values: Floats, digits: int) -> Floats:
     """Round doubles at a decimal digit; a double that prints as a tie (2.675) is rounded as a tie."""
-    if not -300 <= digits <= 22:
-        return values if digits > 0 else values * 0.0
-    power = 10.0 ** abs(digits)
+    power = 10.0 ** min(abs(digits), 22)  # the powers of ten that doubles hold exactly
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = np.abs(values) * power if digits >= 0 else np.abs(values) / power
         whole = np.floor(scaled)
         tie = (whole + 0.5) / power if digits >= 0 else (whole + 0.5) * power
         whole += np.abs(values) >= tie
         rounded = np.copysign(whole / power if digits >= 0 else whole * power, values) + 0.0  # no -0.0
-    exact = ~np.isfinite(scaled) | (scaled >= 2.0**52)  # no digit is left to round
-    return np.where(
-        exact & np.isfinite(values) & (digits >= 0), values, np.where(np.isfinite(values), rounded, values)
-    )
+    rounded = np.where(np.isfinite(values), rounded, values)
+    unsure = np.isfinite(values) & ((scaled >= _SURE) | (abs(digits) > 22))
+    if unsure.any():
+        distinct, places = np.unique(values[unsure], return_inverse=True)
+        rounded[unsure] = np.array([_rounded_text(one, digits) for one in distinct.tolist()])[places]
+    return rounded
+
+
+_SURE = (
+    2.0**49
+)  # below it, products and quotients of a double and a power of ten err by less than what decides a tie
+
+
+def _rounded_text(value: float, digits: int) -> float:
+    """A double rounded by the digits that it prints as."""
+    printed = Decimal(repr(value))
+    if digits >= -int(printed.as_tuple().exponent):
+        return value + 0.0
+    if digits < -_WIDEST:
+        return 0.0
+    return float(printed.quantize(Decimal(1).scaleb(-digits, _EXACT), ROUND_HALF_UP, _EXACT)) + 0.0
+
+
+_WIDEST = 310  # digits that a double may have before the point, and one more
+_EXACT = Context(prec=1000, rounding=ROUND_HALF_UP)
 
 
 def _double(function: Callable[..., Any]) -> ColumnFunction:
@@ -199,6 +214,15 @@ def _double(function: Callable[..., Any]) -> ColumnFunction:
 def _logarithm(value: Any) -> Any:
     positive = pc.or_kleene(pc.greater(value, 0.0), pc.is_nan(value))
     return pc.ln(null_unless(positive, value))
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    """A power as Java has it: NaN with an exponent that is NaN, and for 1 and -1 to the power of an infinity."""
+    undecided = pc.and_kleene(pc.is_inf(exponent), pc.equal(pc.abs(base), 1.0))
+    unknown = pc.or_kleene(pc.is_nan(exponent), undecided)
+    known = pc.and_kleene(pc.is_valid(base), pc.is_valid(exponent))
+    nan = pa.scalar(float("nan"), pa.float64())
+    return pc.if_else(pc.and_kleene(known, unknown), nan, pc.power(base, exponent))
 
 
 FUNCTIONS: dict[str, ColumnFunction] = {
@@ -216,5 +240,5 @@ FUNCTIONS: dict[str, ColumnFunction] = {
     "exp": _double(pc.exp),
     "ln": _double(_logarithm),
     "sqrt": _double(pc.sqrt),
-    "power": _double(pc.power),
+    "power": _double(_power),
 }

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from weft.kernels.expr.arithmetic import narrow, round_half_up
 from weft.kernels.expr.datum import as_type, limits_of, naive, numbers, valid_rows, with_nulls
-from weft.kernels.expr.decimals import fit, wide
+from weft.kernels.expr.decimals import fit, labelled, whole_part, wide
 from weft.kernels.expr.parse_texts import parse
 from weft.kernels.expr.print_texts import render
 
@@ -33,7 +33,7 @@ def cast(args: Sequence[Any], kind: pa.DataType) -> Any:
     if pa.types.is_string(old):
         return parse(value, kind)
     if pa.types.is_boolean(kind):
-        return pc.not_equal(value, pa.scalar(0, pa.int8()).cast(old))
+        return pc.not_equal(value, pa.scalar(0, old))
     if pa.types.is_boolean(old):
         return cast([pc.cast(value, pa.int8())], kind)
     if pa.types.is_timestamp(kind):
@@ -47,11 +47,11 @@ def _number(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_decimal(kind):
         return _decimal(value, kind)
     if pa.types.is_floating(kind):
-        return pc.cast(value, kind, safe=False)
+        return as_type(value, kind)
     if pa.types.is_floating(value.type):
         return _from_float(value, kind)
     if pa.types.is_decimal(value.type):
-        return narrow(fit(pc.trunc(wide(value)), pa.decimal128(38, 0)), kind)
+        return narrow(whole_part(wide(value)), kind)
     return pc.cast(value, kind) if kind.bit_width >= value.type.bit_width else narrow(value, kind)
 
 
@@ -67,9 +67,17 @@ def _from_float(value: Any, kind: pa.DataType) -> Any:
 def _decimal(value: Any, kind: pa.DataType) -> Any:
     if not pa.types.is_floating(value.type):
         return fit(wide(value), kind)
-    values = round_half_up(numbers(value).astype(np.float64), kind.scale)
+    values, valid = numbers(value).astype(np.float64), valid_rows([value])
     with np.errstate(invalid="ignore"):
         inside = np.abs(values) < 10.0 ** (kind.precision - kind.scale)
-    valid = valid_rows([value])
+    values = np.where(inside & (np.abs(values) > _LEAST), values, 0.0)
     good = inside if valid is None else inside & valid
-    return pc.cast(with_nulls(np.where(inside, values, 0.0), good, pa.float64()), kind, safe=False)
+    if kind.scale <= 15 and np.abs(values).max(initial=0.0) < _SURE / 10.0**kind.scale:
+        digits = np.rint(round_half_up(values, kind.scale) * 10.0**kind.scale).astype(np.int64)
+        whole = wide(with_nulls(digits, good, pa.int64()))
+        return fit(labelled(whole, whole.type.precision, kind.scale), kind)
+    return parse(pc.cast(with_nulls(values, good, pa.float64()), pa.string()), kind)
+
+
+_LEAST = 1e-40  # doubles below it are 0 in every decimal
+_SURE = 2.0**49  # up to here, a double has all digits of a decimal that is rounded to whole numbers

@@ -52,7 +52,21 @@ def as_type(value: Any, kind: pa.DataType) -> Any:
         return value
     if pa.types.is_timestamp(kind) and pa.types.is_timestamp(value.type) and isinstance(value, pa.Array):
         return pc.cast(value, pa.timestamp("us", value.type.tz), safe=False).view(kind)
+    if pa.types.is_decimal(value.type) and pa.types.is_floating(kind):
+        return _nearest(value, kind)
     return pc.cast(value, kind, safe=False)
+
+
+def _nearest(value: Any, kind: pa.DataType) -> Any:
+    """Decimals as the floats nearest to them; Arrow's own cast of a decimal of 0.5 may give a float below it."""
+    old = value.type
+    if isinstance(value, pa.Array) and kind == pa.float64() and old.precision <= 15:
+        digits = pa.Array.from_buffers(
+            pa.decimal128(old.precision, 0), len(value), value.buffers(), value.null_count, value.offset
+        )
+        # Both are exact, so the quotient is the nearest double.
+        return pc.divide(pc.cast(pc.cast(digits, pa.int64()), kind), pa.scalar(10.0**old.scale))
+    return pc.cast(pc.cast(value, pa.string()), kind)
 
 
 def as_array(value: Any, rows: int) -> Any:

@@ -2,8 +2,8 @@
 
 Guarantees: as in Spark SQL, texts are counted in characters, TRIM takes off spaces only, SUBSTRING counts from 1 (from
 the end if negative), and REPLACE of the empty text changes nothing. A LIKE pattern that Spark would refuse (a backslash
-before anything but %, _ and \\) gives NULL. UPPER and LOWER map character by character, so ß stays ß. A call that would
-make or compare more than `text_limits` allows raises a `FunctionError`.
+before anything but %, _ and \\) gives NULL. UPPER and LOWER map as Unicode says in full: ß becomes SS, and Σ at the
+end of a word ς. A call that would make or compare more than `text_limits` allows raises a `FunctionError`.
 """
 
 from __future__ import annotations
@@ -57,6 +57,49 @@ def _simple(function: Callable[..., Any]) -> ColumnFunction:
         return function(*_texts(args))
 
     return rule
+
+
+def _upper(text: Any) -> Any:
+    """Capitals; a letter whose capital is several letters becomes these first, since Arrow maps one to one."""
+    return pc.utf8_upper(_mapped(text, _SEVERAL_CAPITALS, lambda one: one.translate(_CAPITALS)))
+
+
+def _lower(text: Any) -> Any:
+    """Small letters; what is special about İ and Σ is done first, since Arrow maps one to one."""
+    return pc.utf8_lower(_mapped(text, "İΣ", _small_specials))
+
+
+def _mapped(text: Any, special: str, rewrite: Callable[[str], str]) -> Any:
+    """The texts, with those that have one of the special characters rewritten, each distinct one once."""
+    if isinstance(text, pa.Scalar):
+        return pa.scalar(rewrite(text.as_py()), text.type) if text.is_valid else text
+    starts, content = text_buffers(text)
+    letters = content[
+        starts[0] : starts[-1]
+    ].tobytes()  # to look for two bytes is faster than to match a pattern
+    if not any(begin in letters for begin in {one.encode()[:2] for one in special}):
+        return text
+    chosen = pc.fill_null(pc.match_substring_regex(text, f"[{special}]"), False)
+    coded = text.filter(chosen).dictionary_encode()
+    written = pa.array([rewrite(one) for one in coded.dictionary.to_pylist()], text.type)
+    return pc.replace_with_mask(text, chosen, written.take(coded.indices))
+
+
+def _small_specials(text: str) -> str:
+    """The text with İ in two characters, and with ς for every Σ that ends a word."""
+    text = text.replace("İ", "i\u0307")  # now every letter has as many small ones as capitals
+    return "".join(small if small == "ς" else one for one, small in zip(text, text.lower(), strict=True))
+
+
+# Letters whose capitals are several letters, as in Unicode's SpecialCasing: among these, there are all of them.
+_RANGES = ((0xDF, 0xE0), (0x149, 0x1F1), (0x390, 0x3B1), (0x587, 0x588), (0x1E96, 0x1FFD), (0xFB00, 0xFB18))
+_CAPITALS = {
+    code: chr(code).upper()
+    for start, end in _RANGES
+    for code in range(start, end)
+    if len(chr(code).upper()) > 1
+}
+_SEVERAL_CAPITALS = "".join(map(chr, _CAPITALS))
 
 
 def _spaces(trim: Callable[..., Any]) -> Callable[..., Any]:
@@ -144,8 +187,8 @@ def _replace(args: Sequence[Any], _kind: pa.DataType) -> Any:
 
 
 FUNCTIONS: dict[str, ColumnFunction] = {
-    "lower": _simple(pc.utf8_lower),
-    "upper": _simple(pc.utf8_upper),
+    "lower": _simple(_lower),
+    "upper": _simple(_upper),
     "trim": _simple(_spaces(pc.utf8_trim)),
     "ltrim": _simple(_spaces(pc.utf8_ltrim)),
     "rtrim": _simple(_spaces(pc.utf8_rtrim)),

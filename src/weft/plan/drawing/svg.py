@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from html import escape
 from math import sqrt
 
+from weft.logical.canonical import readable
 from weft.plan.drawing.layout import HEIGHT, WIDTH, Box, Drawing, Lane, Link, shortened
 
 __all__ = ["COLOURS", "STYLE", "colour_of", "svg"]
@@ -98,7 +99,8 @@ def _link(link: Link, most: float, only: str | None) -> str:
     share = sqrt(link.rate / most) if link.rate and most else 0.0
     width = THIN + (THICK - THIN) * share
     classes = " ".join(["link", *(["local"] if not link.sent else []), *_faded(link.users, only)])
-    return f'<path class="{classes}" d="{path}" stroke-width="{width:.2f}"><title>{_text(link.hint)}</title></path>'
+    title = f"<title>{_text(readable(link.hint))}</title>"
+    return f'<path class="{classes}" d="{path}" stroke-width="{width:.2f}">{title}</path>'
 
 
 def _box(box: Box, only: str | None, chosen: str | None, colours: Mapping[str, int]) -> str:
@@ -107,15 +109,15 @@ def _box(box: Box, only: str | None, chosen: str | None, colours: Mapping[str, i
     radius = 24 if box.kind in ("input", "result") else 5
     lines = [
         f'<g class="{classes}" data-part="{_text(box.part)}" data-store="{_text(box.store)}" tabindex="0" '
-        f'role="button" aria-label="{_text(box.hint)}" transform="translate({box.x:g} {box.y:g})">',
-        f"<title>{_text(box.hint)}</title>",
+        f'role="button" aria-label="{_text(readable(box.hint))}" transform="translate({box.x:g} {box.y:g})">',
+        f"<title>{_text(readable(box.hint))}</title>",
         f'<rect class="box" width="{WIDTH:g}" height="{HEIGHT:g}" rx="{radius}"/>',
     ]
     if box.kind == "store":
         lines.append(f'<path class="lid" d="M0 7Q{WIDTH / 2:g} 15 {WIDTH:g} 7"/>')
-    lines.append(f'<text x="{INSET}" y="20">{_text(shortened(box.lines[0], LETTERS))}</text>')
+    lines.append(f'<text x="{INSET}" y="20">{_text(shortened(readable(box.lines[0]), LETTERS))}</text>')
     lines += [
-        f'<text class="second" x="{INSET}" y="34">{_text(shortened(text, LETTERS + 6))}</text>'
+        f'<text class="second" x="{INSET}" y="34">{_text(shortened(readable(text), LETTERS + 6))}</text>'
         for text in box.lines[1:2]
     ]
     lines += [

@@ -34,7 +34,8 @@ __all__ = ["Admitted", "admit", "numbered", "renumbered"]
 class Admitted:
     """Admitted tuples of an input, how many were set aside because they were late or had no time, and their bounds.
 
-    ``oldest`` and ``newest`` are the first and the last time of the admitted tuples; None if there are none.
+    ``oldest`` and ``newest`` are the first and the last time of the admitted tuples; None if there are none. ``behind``
+    the watermark are all that were late, also those that were admitted because they are to be joined.
     """
 
     batch: pa.RecordBatch
@@ -42,6 +43,7 @@ class Admitted:
     untimed: int = 0
     oldest: int | None = None
     newest: int | None = None
+    behind: int = 0
 
 
 def admit(
@@ -71,18 +73,21 @@ def admit(
         return _timed(pa.RecordBatch.from_pydict(read), name, None, 0)
     read[name] = _typed(data, event_time, now)
     batch, untimed = _only(pa.RecordBatch.from_pydict(read), validity(read[name]))
-    drop = input_.stream.late == "drop"
-    return _timed(batch, name, watermark if drop else None, untimed)
+    return _timed(batch, name, watermark, untimed, drop=input_.stream.late == "drop")
 
 
-def _timed(batch: pa.RecordBatch, name: str, watermark: int | None, untimed: int) -> Admitted:
-    late = 0
+def _timed(
+    batch: pa.RecordBatch, name: str, watermark: int | None, untimed: int, *, drop: bool = True
+) -> Admitted:
+    late = behind = 0
     if watermark is not None:
-        batch, late = _only(batch, longs(column(batch, name)) >= watermark)
+        on_time = longs(column(batch, name)) >= watermark
+        behind = int(on_time.size - on_time.sum())
+        batch, late = _only(batch, on_time) if drop else (batch, 0)
     if not batch.num_rows:
-        return Admitted(batch, late, untimed)
+        return Admitted(batch, late, untimed, behind=behind)
     times = longs(column(batch, name))
-    return Admitted(batch, late, untimed, int(times.min()), int(times.max()))
+    return Admitted(batch, late, untimed, int(times.min()), int(times.max()), behind)
 
 
 def numbered(program: ExecutableGraph, alias: str, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:

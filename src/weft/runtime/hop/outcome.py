@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from weft.bucket.compiled import Ints, Longs
-from weft.errors import FunctionError, QueryError
+from weft.errors import FunctionError, QueryError, StateError
 from weft.kernels.expr.user_functions import CallCounts, Calls
 from weft.runtime.hop.census import Census
 from weft.runtime.hop.latency import BatchAges, LatencyCounts
@@ -152,7 +152,9 @@ class Outcome:
         self._steps[edge] = StepCount(edge, old.probes + probes, old.matches + matches, old.copies + copies)
 
     def fail(self, names: Iterable[str], error: Exception) -> None:
-        """Note that queries cannot be answered, because of an error."""
+        """Note that queries cannot be answered, because of an error; one of the checkpoint is raised instead."""
+        if isinstance(error, StateError):
+            raise error
         for name in names:
             self.failed.setdefault(name, error)
 

@@ -6,7 +6,8 @@ death of the machine, else that of all processes. `weft.runtime.log.ownership` s
 entry that is missing or damaged is made again exactly where other entries determine it; otherwise a `StateError` names
 it. The entries are:
 
-    weft.json            the streams of the log, its format, whether a batch was ever committed and a query ever stopped
+    weft.json            the streams of the log, its format, whether a batch was ever committed, a query ever stopped
+                         or asked for while a session ran
     state/N.json         the manifest of batch N; the last two are kept
     plan/N.json          the plan of batch N; those of the last two batches and of any that has not been committed
     plan/N-E.json        the same, as the session of epoch E runs it or takes its input back (`weft.runtime.log.plans`)
@@ -15,6 +16,7 @@ it. The entries are:
     blobs/H              bytes that the state of a cursor names, under the hash of the content
     state/buckets/       segments, each of which ends in a partition's manifest, and results that are held
     stops.json           queries that were asked to stop, with the reason and a fingerprint of each
+    requested.json       queries that were asked for while a session ran, until a plan has them
     statistics.json      what was known of the data, as JSON; without it, it is measured again
 """
 
@@ -35,6 +37,7 @@ from weft.runtime.log.entries import batch_of, entries_of, entry, is_hash, numbe
 from weft.runtime.log.ownership import BUCKETS, FORMAT, NEW_DIRECTORY, Ownership
 from weft.runtime.log.plans import Plans
 from weft.runtime.log.record import read_record, write_record
+from weft.runtime.log.requested import RequestedQueries
 from weft.runtime.log.segment_files import read_manifest
 from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
 from weft.storage.storage import LocalDisk, Memory, Storage
@@ -57,6 +60,7 @@ class Checkpoint:
         self._ownership = Ownership(storage)
         self._manifests: dict[int, Manifest] = {}  # as they were written
         self._plans = Plans(storage, self._ownership)
+        self.requested = RequestedQueries(storage, self._ownership)
         self._pinned: set[str] = set()  # entries that the next plan will name
         self.folders = BatchFolders(storage)  # for what tasks send each other, and put down for the driver
         self._listing = -1  # up to this batch, files are looked for that nothing names
@@ -244,6 +248,10 @@ class Checkpoint:
         """The plan of a batch; None if it has not been planned."""
         return self._plans.find(number)
 
+    def last_plan(self, committed: int) -> BatchPlan | None:
+        """The last plan of those that follow a committed batch without a gap; None if there is none."""
+        return self._plans.last(committed)
+
     def settle_plans(self, committed: int) -> None:
         """Make the plans that follow the last committed batch this session's own, up to a gap in them."""
         self._plans.settle(committed, flush=self.flush)
@@ -299,7 +307,7 @@ class Checkpoint:
         Some of them may still be running, until the next batch.
         """
         found = read_record(self.storage, "stops.json")
-        if found is None and self._ownership.has_stops:
+        if found is None and self._ownership.has("stops"):
             raise StateError(
                 f"{self.storage.locate('stops.json')} is missing, which says which queries were stopped",
                 hint=f"restore it from a copy, or {NEW_DIRECTORY}",
@@ -308,15 +316,16 @@ class Checkpoint:
 
     def write_stop(self, name: str, reason: str, fingerprint: str) -> None:
         """Record that a query is to stop, with its fingerprint, since another query may get its name one day."""
-        self._ownership.lease.check()
-        write_record(self.storage, "stops.json", {**self.stops(), name: (reason, fingerprint)})
-        self._ownership.note_stop()
+        with self._ownership.held():
+            write_record(self.storage, "stops.json", {**self.stops(), name: (reason, fingerprint)})
+            self._ownership.note("stops")
 
     def forget_stop(self, name: str) -> None:
         """Delete the record of a stop, because a query of that name is to run again."""
-        found = self.stops()
-        if found.pop(name, None) is not None:
-            write_record(self.storage, "stops.json", found)
+        with self._ownership.held():
+            found = self.stops()
+            if found.pop(name, None) is not None:
+                write_record(self.storage, "stops.json", found)
 
     def write_statistics(self, text: str) -> None:
         """Keep what is known of the data (JSON), in place of what was kept before."""

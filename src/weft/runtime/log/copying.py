@@ -20,7 +20,7 @@ from weft.runtime.log.ownership import Ownership
 from weft.storage.objects import ObjectStorage
 from weft.storage.storage import LocalDisk, Storage
 
-__all__ = ["Copied", "copy_checkpoint"]
+__all__ = ["Copied", "copy_checkpoint", "held"]
 
 _NOT_COPIED = ("lease/", "exchange/")  # of the session that holds it, and of a batch under way
 
@@ -43,7 +43,7 @@ def copy_checkpoint(source: Storage, target: Storage) -> Copied:
         )
     if next(_names(target), None) is not None:
         raise StateError(f"{target.locate('')} is not empty", hint="copy to a new place")
-    with _held(source) as lease:
+    with held(source) as lease:
         target.put(
             *lease.as_released()
         )  # the copy's sessions have later epochs, as entries of plans are told by them
@@ -53,7 +53,7 @@ def copy_checkpoint(source: Storage, target: Storage) -> Copied:
 
 
 @contextmanager
-def _held(source: Storage) -> Iterator[Lease]:
+def held(source: Storage) -> Iterator[Lease]:
     """Keep sessions out while a checkpoint is copied."""
     locks = lock_directory(source.root) if isinstance(source, LocalDisk) else []
     lease = Lease(source)

@@ -151,7 +151,8 @@ class Lease:
             if _is_gone(found, self._storage) or time.time() - found.get("time", 0.0) >= self._seconds:
                 return
             raise self._in_use(f"process {found.get('pid')} of this machine holds its lease")
-        _LOG.warning("%s: waiting %g s for the lease of %s", self._here, self._seconds, found.get("host"))
+        holder = f"a session on {found['host']}" if found.get("host") else "a session that left no name"
+        _LOG.warning("%s: waiting %g s for the lease of %s to end", self._here, self._seconds, holder)
         began = _now()
         while _now() - began < self._seconds:
             self._pause(self._seconds / (4 * _RENEWALS))

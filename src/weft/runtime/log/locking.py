@@ -20,7 +20,16 @@ _WHOLE = fcntl.LOCK_EX | fcntl.LOCK_NB
 
 def lock_directory(root: Path) -> list[int]:
     """Lock a directory for this session alone, and return the descriptors to give to `unlock`."""
-    taken = [os.open(root / "lock", os.O_RDWR | os.O_CREAT), os.open(root, os.O_RDONLY)]
+    taken: list[int] = []
+    try:
+        taken.append(os.open(root / "lock", os.O_RDWR | os.O_CREAT))
+        taken.append(os.open(root, os.O_RDONLY))
+    except OSError as error:
+        unlock(taken)
+        raise StateError(
+            f"{error.filename} cannot be locked: {error.strerror or error}",
+            hint="make it what it was, a file in a directory that this user may write to, or use another checkpoint",
+        ) from None
     try:
         fcntl.flock(taken[0], _WHOLE)
         _lock_folder(taken[1])

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import threading
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from weft.errors import StateError
@@ -26,6 +27,8 @@ BUCKETS = "state/buckets"  # the folder of the files of state
 FORMAT = 7
 NEW_DIRECTORY = "use a new checkpoint directory"
 
+_FLAGS = ("stops", "requests")
+
 # Older formats, and the last version of Weft that reads each.
 _READ_BY = {1: "0.1", 2: "0.1", 3: "0.1", 4: "0.1", 5: "0.1", 6: "0.1"}
 
@@ -38,6 +41,7 @@ class Ownership:
         self._locks: list[int] = []
         self.lease = Lease(storage)
         self._changing = threading.RLock()  # the thread that commits and those that change queries write it
+        self._is_closed = False
         self._known: dict[str, Any] = {}  # the log's format, identity and flags
         self._removed: list[str] = []  # the names of streams that were removed
         self._claimed: dict[str, Any] = {}  # the streams it is opened for, and what is fixed with them
@@ -47,15 +51,15 @@ class Ownership:
         """Whether a batch was ever committed."""
         return bool(self._known.get("committed"))
 
-    @property
-    def has_stops(self) -> bool:
-        """Whether a query was ever stopped."""
-        return bool(self._known.get("stops"))
+    def has(self, flag: str) -> bool:
+        """Whether something was ever noted: ``stops`` of queries, ``requests`` for queries while a session ran."""
+        return bool(self._known.get(flag))
 
     def open(self, streams: Mapping[str, Any], fixed: Mapping[str, Any]) -> str:
         """Lock the log for a session with these streams, or refuse it; return its identity."""
+        self._is_closed = False
         if isinstance(self._storage, LocalDisk):
-            (self._storage.root / BUCKETS).mkdir(parents=True, exist_ok=True)
+            self._storage.make_folder(BUCKETS)
             self._locks = lock_directory(self._storage.root)
         if not isinstance(self._storage, Memory):
             self.lease.take()
@@ -66,7 +70,7 @@ class Ownership:
             self._check_streams(found["streams"], streams)
             self._check_fixed(found, fixed)
         identity: str = found.get("identity") or uuid.uuid4().hex
-        flags = {name: found.get(name, False) for name in ("committed", "stops")}
+        flags = {name: found.get(name, False) for name in ("committed", *_FLAGS)}
         self._known = {"format": FORMAT, "identity": identity, **flags}
         if self._removed:
             self._known["removed"] = self._removed
@@ -125,16 +129,30 @@ class Ownership:
             self._known["committed"] = True
             self.claim()
 
-    def note_stop(self) -> None:
-        """Record that there are stopped queries."""
-        if not self.has_stops:
-            self._known["stops"] = True
+    def note(self, flag: str) -> None:
+        """Record that there is an entry that says more, so that its loss is noticed."""
+        if not self.has(flag):
+            self._known[flag] = True
             self.claim()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Write what other threads than the loop's change: one at a time, and while the log is this session's."""
+        with self._changing:
+            if self._is_closed:
+                raise StateError(
+                    f"{self._here}: the session has ended, so nothing can be asked of it",
+                    hint="start it again; if it failed, await_termination says why",
+                )
+            self.lease.check()
+            yield
 
     def close(self) -> None:
         """Give back the lease and the lock, so that other sessions can open the log."""
-        self.lease.close()
-        unlock(self._locks)
+        with self._changing:
+            self._is_closed = True
+            self.lease.close()
+            unlock(self._locks)
 
     @property
     def _here(self) -> str:
@@ -159,8 +177,8 @@ class Ownership:
                 )
             if list(new[name]) != what:
                 raise StateError(
-                    f"{self._here} belongs to other streams or queries: there, stream {name} is {what}",
-                    hint=NEW_DIRECTORY,
+                    f"{self._here} belongs to other streams or queries: {_difference(name, what, new[name])}",
+                    hint=f"register it as it was, or {NEW_DIRECTORY}",
                 )
 
     def _check_fixed(self, found: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
@@ -169,6 +187,28 @@ class Ownership:
                 raise StateError(
                     f"{self._here} was made with {name} {found[name]}, not {value}", hint=NEW_DIRECTORY
                 )
+
+
+def _difference(name: str, old: Sequence[Any], new: Sequence[Any]) -> str:
+    """What of a stream is another than a log has it: its columns, its event time, or that it is a table."""
+    kinds = ["table" if len(one) > 2 else "stream" for one in (old, new)]
+    if kinds[0] != kinds[1]:
+        return f"{name} was a {kinds[0]}, and is a {kinds[1]} now"
+    if old[1] != new[1]:
+        times = [f"in {time}" if time is not None else "when rows arrive" for time in (old[1], new[1])]
+        return f"stream {name} had its event time {times[0]}, and has it {times[1]} now"
+    before, now = ({one.split(" ", 1)[0]: one for one in _columns(text)} for text in (old[0], new[0]))
+    parts = [f"without {before[one]}" for one in before if one not in now]
+    parts += [f"with {now[one]}" for one in now if one not in before]
+    parts += [
+        f"with {now[one]} for {before[one]}" for one in now if one in before and now[one] != before[one]
+    ]
+    return f"stream {name} has other columns now: {', '.join(parts) or 'the same ones in another order'}"
+
+
+def _columns(schema: str) -> list[str]:
+    """The columns of a schema as text, each with its type."""
+    return re.split(r", (?![^()]*\))", schema)
 
 
 def _format_of(data: bytes) -> int | None:

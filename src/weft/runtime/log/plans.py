@@ -44,6 +44,13 @@ class Plans:
             self.known[number] = BatchPlan.from_dict(data)
         return self.known[number]
 
+    def last(self, committed: int) -> BatchPlan | None:
+        """The last plan of those that follow a committed batch without a gap; None if there is none."""
+        planned, number = None, committed
+        while (plan := self.find(number := number + 1)) is not None:
+            planned = plan
+        return planned
+
     def numbers(self) -> list[int]:
         """The batches that have plans, in their order."""
         return sorted(self._found())

@@ -23,7 +23,7 @@ import pyarrow as pa
 from weft.errors import StateError
 from weft.runtime.log.ownership import BUCKETS, NEW_DIRECTORY
 from weft.runtime.log.partitions import PartitionFile, PartitionManifest
-from weft.storage.storage import Memory, Storage
+from weft.storage.storage import Memory, Storage, checkpoint_writes
 
 __all__ = ["flush_segments", "padded", "read_manifest", "write_segment"]
 
@@ -64,17 +64,11 @@ def padded(size: int) -> int:
 
 
 def _write(path: Path, pieces: Iterable[Any]) -> None:
-    try:
-        with open(path, "xb", buffering=0) as file:
-            for piece in pieces:
-                view = memoryview(piece)
-                while view:
-                    view = view[file.write(view) :]
-    except OSError as error:
-        raise StateError(
-            f"{path} cannot be written: {error.strerror or error}",
-            hint="make room or give permission there; a session that is started again goes on where it was",
-        ) from error
+    with checkpoint_writes(path), open(path, "xb", buffering=0) as file:
+        for piece in pieces:
+            view = memoryview(piece)
+            while view:
+                view = view[file.write(view) :]
 
 
 def read_manifest(storage: Storage, file: PartitionFile) -> PartitionManifest:

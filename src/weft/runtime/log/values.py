@@ -15,9 +15,10 @@ from typing import Any
 
 from weft.ports.source import Part
 from weft.runtime.log.partitions import PartitionFile, StoreTotals
+from weft.runtime.log.totals import Totals
 from weft.stats.histogram import ZERO
 
-__all__ = ["BatchPlan", "Blueprint", "HeldRun", "Inputs", "Manifest"]
+__all__ = ["BatchPlan", "Blueprint", "HeldRun", "Inputs", "KeptBatch", "Manifest", "Suspension"]
 
 # By stream: the parts that a batch takes, in order.
 Inputs = Mapping[str, tuple[Part, ...]]
@@ -48,6 +49,57 @@ class HeldRun:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptBatch:
+    """Results of a query that its sink could not take, to be given to it under the ``number`` of a batch.
+
+    They are in ``files``, in order; there are so many ``rows``, of which a query that only counts has no file. If the
+    query has an order, the file ``marks`` has its punctuations.
+    """
+
+    number: int
+    rows: int = 0
+    bytes: int = 0
+    files: tuple[str, ...] = ()
+    marks: str = ""
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> KeptBatch:
+        """What `asdict` made, also after a way through JSON."""
+        return cls(**{**data, "files": tuple(data["files"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Suspension:
+    """A query is suspended since a batch, for a reason, with a remedy; ``kept`` are its results since, in order."""
+
+    since: int
+    reason: str
+    hint: str | None = None
+    kept: tuple[KeptBatch, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """How many results wait."""
+        return sum(one.rows for one in self.kept)
+
+    @property
+    def text(self) -> str:
+        """Since when it is suspended, what waits, and why, for people."""
+        waiting = f", and {self.rows:,} results wait" if self.rows else ""
+        return f"since batch {self.since}{waiting}: {self.reason}"
+
+    @property
+    def files(self) -> set[str]:
+        """The names of the files with what waits."""
+        return {name for one in self.kept for name in (*one.files, one.marks) if name}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Suspension:
+        """What `asdict` made, also after a way through JSON."""
+        return cls(**{**data, "kept": tuple(map(KeptBatch.from_dict, data["kept"]))})
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """What a batch left: its partitions, how far the streams are, counters since the beginning, and its metrics.
 
@@ -56,11 +108,13 @@ class Manifest:
     began: what partitions say of it from before counts no more. By stream: ``marks`` are the watermarks, ``active`` is
     when it last brought something, ``arrived`` counts its tuples, ``newest`` and ``oldest`` are the last and the first
     time ever seen, and ``cursors`` say how far it has been taken; of derived streams, ``proven`` are watermarks to
-    come, each with the batch all of whose tuples have to be taken before. By store: ``kept`` and ``evicted`` are as in
+    come, each with the batch all of whose tuples have to be taken before. ``moved`` says which record moved a
+    watermark last: its time, its batch and where it was read. By store: ``kept`` and ``evicted`` are as in
     `visibility.StateFacts`, and ``dealt`` counts, by read task, the tuples dealt out to its partitions. By query:
     ``results`` counts its results, ``failed`` says why it could not be answered, which stops it, ``closed`` is the time
-    up to which rows of a query with outer joins are closed, and ``held`` are the results that wait for the watermarks.
-    ``metrics`` are empty if no query ran. ``blueprint`` names the blueprint that the batch ran by.
+    up to which rows of a query with outer joins are closed, ``held`` are the results that wait for the watermarks, and
+    ``suspended`` are the queries whose sinks cannot take their results. ``metrics`` are empty if no query ran.
+    ``totals`` sum up all batches so far. ``blueprint`` names the blueprint that the batch ran by.
     """
 
     number: int = -1
@@ -84,11 +138,18 @@ class Manifest:
     blueprint: str = ""
     cursors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     proven: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    suspended: Mapping[str, Suspension] = field(default_factory=dict)
+    given: Mapping[str, Sequence[Any]] = field(
+        default_factory=dict
+    )  # by query: its sink, and the last batch there
+    moved: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    totals: Totals = Totals()  # noqa: RUF009
 
     @property
     def held_files(self) -> set[str]:
-        """The names of the files with results that are held."""
-        return {run.name for runs in self.held.values() for run in runs}
+        """The names of the files with results that are held, or kept for a sink that cannot take them now."""
+        held = {run.name for runs in self.held.values() for run in runs}
+        return held.union(*(one.files for one in self.suspended.values()))
 
     def bytes_of(self, store: str) -> int:
         """How many bytes the runs of a store have."""
@@ -102,6 +163,8 @@ class Manifest:
             "partitions": {str(place): str(file) for place, file in self.partitions.items()},
             "stores": {store: totals.to_list() for store, totals in self.stores.items()},
             "held": {query: [asdict(run) for run in found] for query, found in self.held.items()},
+            "suspended": {query: asdict(one) for query, one in self.suspended.items()},
+            "totals": self.totals.to_dict(),
         }
 
     @classmethod
@@ -114,11 +177,14 @@ class Manifest:
             },
             stores={store: StoreTotals.from_list(totals) for store, totals in data["stores"].items()},
             held={query: tuple(map(HeldRun.from_dict, found)) for query, found in data["held"].items()},
+            suspended={query: Suspension.from_dict(one) for query, one in data.get("suspended", {}).items()},
+            totals=Totals.from_manifest(data),
             **plain,
         )
 
 
-_PLAIN = tuple(name for name in Manifest.__slots__ if name not in ("partitions", "stores", "held"))
+_CODED = ("partitions", "stores", "held", "suspended", "totals")
+_PLAIN = tuple(name for name in Manifest.__slots__ if name not in _CODED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +199,10 @@ class BatchPlan:
     than that of the batch before, if data is the reason and not queries. ``ages`` is how old the tuples of each stream
     are at ``now``, in classes of `weft.stats.histogram`: None if each has its own; ``oldest_age`` is the largest.
     ``ended`` says whether the input has ended.
-    ``tables`` are the tables whose rows it reads, all of them: those that it had before are forgotten.
+    ``tables`` are the tables whose rows it reads, all of them: those that it had before are forgotten. ``blocked`` are
+    streams that cannot be read now, and are not idle for that. ``latest`` is the time, by stream, after which a record
+    is too far ahead of the clock. ``resets`` says which watermarks are set to other times before it, ``marks`` by
+    stream, and when that was ``asked`` for.
     """
 
     number: int
@@ -150,6 +219,9 @@ class BatchPlan:
     oldest_age: int = ZERO
     ended: bool = False
     tables: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+    latest: Mapping[str, int] = field(default_factory=dict)
+    resets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -161,9 +233,15 @@ class BatchPlan:
     def from_dict(cls, data: Mapping[str, Any]) -> BatchPlan:
         """What `to_dict` made, also after a way through JSON."""
         inputs = {name: tuple(map(Part.from_dict, parts)) for name, parts in data["inputs"].items()}
-        listed = {"begun": tuple(data["begun"]), "tables": tuple(data.get("tables", ()))}
+        listed = {name: tuple(data.get(name, ())) for name in ("begun", "tables", "blocked")}
         known = {name: value for name, value in data.items() if name in cls.__slots__}
         return cls(**{**known, **listed, "inputs": inputs})
+
+    def without(self, stream: str, cursor: Mapping[str, Any]) -> BatchPlan:
+        """The plan without input of a stream that turned out to be blocked; it was taken up to ``cursor``."""
+        inputs = {name: parts for name, parts in self.inputs.items() if name != stream}
+        cursors, blocked = {**self.cursors, stream: cursor}, tuple(sorted({*self.blocked, stream}))
+        return replace(self, inputs=inputs, cursors=cursors, blocked=blocked)
 
     def without_streams(self, cursors: Mapping[str, Mapping[str, Any]]) -> BatchPlan:
         """The plan without input of streams, whose ``cursors`` are those before; it goes on taking up tables."""

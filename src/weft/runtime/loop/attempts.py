@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from weft.errors import WeftError
+from weft.errors import SinkError, WeftError
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.config import MACHINE, RunConfig
 from weft.runtime.loop.executor import Executor, NoRoomError, spread
-from weft.runtime.loop.query_sinks import QuerySinks
+from weft.runtime.loop.query_sinks import Output, QuerySinks
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.task.collecting import Merge
@@ -27,6 +27,7 @@ from weft.runtime.task.exchange import Exchange
 from weft.runtime.task.job import Job, Setup
 from weft.runtime.task.messages import Message
 from weft.runtime.task.reports import Collected, FailedQuery, TaskError, read_report
+from weft.runtime.task.sink_errors import sink_error
 from weft.storage.storage import Memory
 
 __all__ = ["TaskRunner", "reason_of"]
@@ -56,13 +57,20 @@ class TaskRunner:
     _setup: Setup | None = field(default=None, init=False)  # the one that the executor was started with last
 
     def run(
-        self, plan: BatchPlan, before: Manifest, queries: ActiveQueries, *, boundary: bool
+        self,
+        plan: BatchPlan,
+        before: Manifest,
+        queries: ActiveQueries,
+        outputs: Mapping[str, Output],
+        *,
+        boundary: bool,
     ) -> TaskReports:
         """Run the tasks of a batch, or those of the job at its boundary, and return what they reported.
 
-        An error of a user's function stops its queries; if none is left, it is raised.
+        Results go to ``outputs``, by query; those of other queries are only counted. An error of a user's function
+        stops its queries; if none is left, it is raised.
         """
-        reports = self._reports(plan, before, queries, boundary)
+        reports = self._reports(plan, before, queries, outputs, boundary)
         if reports.errors:
             raise reports.errors[0]
         broken = reports.answers.broken
@@ -71,39 +79,42 @@ class TaskRunner:
         return reports
 
     def _reports(
-        self, plan: BatchPlan, before: Manifest, queries: ActiveQueries, boundary: bool
+        self,
+        plan: BatchPlan,
+        before: Manifest,
+        queries: ActiveQueries,
+        outputs: Mapping[str, Output],
+        boundary: bool,
     ) -> TaskReports:
         parts = () if boundary else tuple(plan.parts)
         hops = queries.program.graph.hops if queries.program else 0
 
         def run() -> TaskReports:
-            if boundary or plan.migration is None:
-                for name in queries.requests:
-                    self.sinks[name].begin(plan.number)
-            job = self.job(plan, before, queries, boundary=boundary)
+            refused = _begin(outputs, plan.number) if boundary or plan.migration is None else {}
+            job = self.job(plan, before, queries, outputs, boundary=boundary)
             messages = self.executor.run(job, spread(parts, self.executor.readers), hops)
             found = TaskReports.from_messages(messages)  # may fetch results from other machines
             if found.answers.files:
                 self.log.folders.note(plan.number)
-            return found
+            answers = replace(found.answers, refused={**found.answers.refused, **refused})
+            return replace(found, answers=answers)
 
         return self._attempts(plan.number, run)
 
-    def collect(
-        self, plan: BatchPlan, before: Manifest, queries: ActiveQueries, merges: Sequence[Merge]
-    ) -> list[Collected | FailedQuery]:
-        """Have tasks merge ranges of a batch's ordered results, and return what they reported.
+    def collect(self, job: Job, merges: Sequence[Merge]) -> list[Collected | FailedQuery]:
+        """Have tasks merge ranges of the ordered results of a batch, and return what they reported.
 
         Tasks that are lost meanwhile are replaced; the batch need not be run again, since its files are there.
         """
 
         def run() -> list[Message]:
-            job, tasks = self.job(plan, before, queries), self.executor.tasks
-            self.log.folders.note(plan.number)
-            return self.executor.collect(job, [merges[task::tasks] for task in range(tasks)])
+            tasks = self.executor.tasks
+            self.log.folders.note(job.number)
+            again = replace(job, setup=self._started(), tasks=tasks)
+            return self.executor.collect(again, [merges[task::tasks] for task in range(tasks)])
 
         found = list[Collected | FailedQuery]()
-        for report in map(read_report, self._attempts(plan.number, run)):
+        for report in map(read_report, self._attempts(job.number, run)):
             if isinstance(report, TaskError):
                 raise report.error
             if isinstance(report, Collected | FailedQuery):
@@ -148,13 +159,18 @@ class TaskRunner:
         return self._setup
 
     def job(
-        self, plan: BatchPlan, before: Manifest, queries: ActiveQueries, *, boundary: bool = False
+        self,
+        plan: BatchPlan,
+        before: Manifest,
+        queries: ActiveQueries,
+        outputs: Mapping[str, Output],
+        *,
+        boundary: bool = False,
     ) -> Job:
         """A batch as its tasks are given it, or the job at its boundary."""
-        running = {name: self.sinks.output(name) for name in queries.requests}
         writing = {
             name: sink
-            for name, output in running.items()
+            for name, output in outputs.items()
             if (sink := output.parts if queries.requests[name].ordering is None else output.in_order)
             is not None
         }
@@ -164,7 +180,7 @@ class TaskRunner:
             plan,
             before,
             writing,
-            frozenset(name for name, output in running.items() if output.counting is not None),
+            frozenset(n for n in queries.requests if n not in outputs or outputs[n].counting is not None),
             frozenset(name for name, request in queries.requests.items() if request.ordering is not None),
             Exchange(direct=True) if in_memory else Exchange(self.log.folders.path(plan.number)),
             boundary,
@@ -173,6 +189,18 @@ class TaskRunner:
             self.executor.stays,
             self.config.durability == MACHINE,
         )
+
+
+def _begin(outputs: Mapping[str, Output], number: int) -> dict[str, SinkError]:
+    """Have sinks get ready for a batch; returns the errors of those that cannot."""
+    refused: dict[str, SinkError] = {}
+    for name, output in outputs.items():
+        if not output.handed_over:
+            try:
+                output.sink.begin(number)
+            except Exception as error:  # whatever a sink raises, only its query is concerned
+                refused[name] = sink_error(name, output.sink, error)
+    return refused
 
 
 def _differs(one: Setup, other: Setup) -> bool:

@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from weft.errors import SinkError
 from weft.kernels.expr.arrow import result_schema
 from weft.kernels.order.merging import merge as merge_batches
 from weft.plan.graph import Member
@@ -176,40 +177,61 @@ def collect_ordered(
     queries: ActiveQueries,
     outputs: Mapping[str, Output],
 ) -> tuple[RanBatch, dict[str, Gathered]]:
-    """Bring the results of ordered queries into order; what a sink refuses fails its query, which the batch then says.
+    """Bring the results of ordered queries into order.
 
-    Results that are only counted have no order.
+    What a sink refuses is merged once more, for the driver, and the batch then says so. Results that are only counted
+    have no order.
     """
-    wanted = [n for n, one in queries.requests.items() if one.ordering and outputs[n].counting is None]
+    wanted = {n: one for n, one in outputs.items() if queries.requests[n].ordering and one.counting is None}
     if ran.program is None or progress.order is None or not wanted:
         return ran, {}
-    answers, storage = ran.reports.answers, runner.log.storage
-    members = {name: ran.program.members[name] for name in wanted}
-    orders = {n: _order_of(ran, progress, progress.order, members[n], outputs[n]) for n in wanted}
-    divided = {n: one.division() for n, one in orders.items() if n not in answers.failed}
+    members = ran.program.members
+    orders = {n: _order_of(ran, progress, progress.order, members[n], one) for n, one in wanted.items()}
+    gathered, refused = _collect(runner, ran, queries, orders)
+    if refused:
+        handed = {n: wanted[n].by_driver() for n in refused}
+        orders = {n: _order_of(ran, progress, progress.order, members[n], one) for n, one in handed.items()}
+        gathered |= _collect(runner, ran, queries, orders)[0]
+    answers = ran.reports.answers
+    answers = replace(answers, refused={**refused, **answers.refused})
+    return replace(ran, reports=replace(ran.reports, answers=answers)), gathered
+
+
+def _collect(
+    runner: TaskRunner, ran: RanBatch, queries: ActiveQueries, orders: Mapping[str, _Order]
+) -> tuple[dict[str, Gathered], dict[str, SinkError]]:
+    """Merge the results of ordered queries, and return them with the errors of sinks that cannot take them."""
+    failed, storage = ran.reports.answers.failed, runner.log.storage
+    job = runner.job(ran.plan, ran.before, queries, {n: one.output for n, one in orders.items()})
+    ready = {n: one for n, one in orders.items() if n not in failed}
+    divided = {n: one.division() for n, one in ready.items()}
     larger = list[Merge]()
     reports = list[Collected | FailedQuery]()
     for name, division in divided.items():
         if division.bytes >= FEW:
-            orders[name] = orders[name].put_down(storage, ran.number)
-            divided[name] = orders[name].division()
-            larger += orders[name].merges(divided[name], runner.executor.tasks)
-        elif merges := orders[name].merges(division, 1):
-            job = runner.job(ran.plan, ran.before, queries)
-            reports += [collect(job, one, orders[name].memory) for one in merges]
+            ready[name] = ready[name].put_down(storage, ran.number)
+            divided[name] = ready[name].division()
+            larger += ready[name].merges(divided[name], runner.executor.tasks)
+        elif merges := ready[name].merges(division, 1):
+            reports += [collect(job, one, ready[name].memory) for one in merges]
     if larger:
-        reports += runner.collect(ran.plan, ran.before, queries, larger)
-    failed = {one.query: one.message for one in reversed(reports) if isinstance(one, FailedQuery)}
-    failed = {**failed, **answers.failed}
-    found: dict[str, list[Collected]] = {name: [] for name in wanted}
+        reports += runner.collect(job, larger)
+    refused = {
+        one.query: error
+        for one in reversed(reports)
+        if isinstance(one, FailedQuery) and (error := one.refused) is not None
+    }
+    found: dict[str, list[Collected]] = {name: [] for name in orders}
     for report in reports:
         if isinstance(report, Collected):
             found[report.query].append(report)
     gathered = {
-        name: one.nothing() if name in failed else one.gathered(found[name], divided[name].merged, storage)
+        name: ready[name].gathered(found[name], divided[name].merged, storage)
+        if name in ready and name not in refused
+        else one.nothing()
         for name, one in orders.items()
     }
-    return replace(ran, reports=replace(ran.reports, answers=replace(answers, failed=failed))), gathered
+    return gathered, refused
 
 
 def _order_of(

@@ -49,7 +49,8 @@ class RunConfig:
     results of a query in one batch, ``batch_bytes`` the input of a batch, and ``portion_bytes`` what a task looks at
     together. ``spark`` is the Spark session, for sources that need it. ``derive_source`` makes the source of a derived
     stream, whose queries put their results at some places. ``durability`` is one of `DURABILITIES`. ``streams``,
-    ``sources``, ``tables`` and ``functions`` may gain entries while the queries run.
+    ``sources``, ``tables`` and ``functions`` may gain entries while the queries run. With ``idle``, the run goes on
+    also when no query does.
     """
 
     streams: dict[str, Stream]
@@ -71,6 +72,7 @@ class RunConfig:
     durability: str = PROCESS
     derive_source: DeriveSource = _underivable
     tables: dict[str, RegisteredTable] = field(default_factory=dict)
+    idle: bool = False
 
     @property
     def limits(self) -> TaskLimits:

@@ -1,12 +1,14 @@
 """What the next batch will do: which input, by which plan, for which queries.
 
 Guarantees: a plan that is in the log is followed, even if an earlier session wrote it; something is decided only if
-there is none. A batch is planned if there is input, if queries begin or stop, if rows can be closed, or if the input
-has ended; the end of the input takes effect in a batch of its own, after all input is processed.
+there is none. A query that is asked for is in the log before it can begin. A batch is planned if there is input, if
+queries begin or stop, if rows can be closed, or if the input has ended; the end of the input takes effect in a batch of
+its own, after all input is processed.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -23,12 +25,15 @@ from weft.runtime.loop.driver import driver_order
 from weft.runtime.loop.migrated_manifest import facts_of
 from weft.runtime.loop.wake_ups import WakeUps
 from weft.runtime.model.batch_order import ENDED, BatchOrder
+from weft.runtime.model.columns import micros
 from weft.runtime.model.watermarks import Watermarks, clocks
 from weft.runtime.observe.progress import History
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.active import ActiveQueries, Samples, plan_changes
 from weft.runtime.queries.changelog import Changelog, Changes
 from weft.runtime.queries.migration import StateMigration
+from weft.runtime.queries.request import QueryRequest
+from weft.runtime.queries.resume import Resumed
 from weft.storage.storage import Memory
 
 __all__ = ["Decider"]
@@ -46,9 +51,40 @@ class Decider:
         )  # the queries that run, and their blueprint's name
         self.samples: Samples | None = None
         self.ending = False  # whether the input ends with what has come
+        self.is_whole: Callable[[], bool] = lambda: (
+            True
+        )  # whether all streams can be read; else no input has ended
         self.clock: Callable[[], int] = lambda: time.time_ns() // 1000  # microseconds since 1970
+        self.planning = threading.Lock()  # held while a batch is planned, until its plan is in the log
+        self.planned = -1  # the last batch whose plan is there
         self._known: dict[str, ActiveQueries] = {}  # the last ones, by the blueprint's name
         self._wake_ups = WakeUps()
+
+    def resume(self, found: Resumed, before: Manifest) -> None:
+        """Go on with the queries of a log whose last committed batch left ``before``."""
+        self.active_queries, self.blueprint = found.active_queries, before.blueprint
+        self.planned = found.planned
+        for name, why in found.stop.items():
+            self.changelog.stop(name, why)
+        for name, (request, _) in found.begin.items():  # after the stops: some take the place of others
+            self.changelog.begin(name, request)
+
+    def begin(self, name: str, request: QueryRequest) -> None:
+        """Run a query from the next batch on, which a later session plans if this one ends before."""
+        with self.planning:
+            self.log.requested.write(name, request.to_dict(), self.planned)
+            self.changelog.begin(name, request)
+        self.log.forget_stop(name)  # not before, else one of that name that is to stop might go on
+
+    def settle(self, plan: BatchPlan) -> None:
+        """Note that a plan is in the log, with all changes that were taken for it."""
+        self.planned = plan.number
+        self.changelog.settle()
+
+    def stopped(self) -> dict[str, str]:
+        """The queries that have stopped, and why; of a name, the last one counts, which may be about to begin."""
+        gone = self.active_queries.stopped
+        return {name: why for name, why in gone.items() if self.changelog.request(name) is None}
 
     def queries_of(self, blueprint: str) -> ActiveQueries:
         """The queries of a blueprint; the last blueprints need not be read from the log."""
@@ -69,7 +105,7 @@ class Decider:
             return (
                 True  # if no query runs, new ones begin with the next input, since nothing is stored for them
             )
-        if self.ending and not self._has_ended(before):
+        if self.ending and self.is_whole() and not self._has_ended(before):
             return True
         return self._wake_ups.now() or self._is_behind(before)
 
@@ -116,12 +152,14 @@ class Decider:
                 programs = self.log.storage.objects.setdefault("programs", {})
                 programs[self.blueprint] = self.active_queries.program  # tasks are in this process
         program, batch_order = self.active_queries.program, None
-        ended = self.ending and not any(inputs.values())  # else input that fails could not be taken back
+        # Else input that fails could not be taken back.
+        ended = self.ending and self.is_whole() and not any(inputs.values())
         if program is not None:
             batch_order = self._order(program, before, inputs, ended=ended).to_dict()
+        now = self._now(before)
         return BatchPlan(
             number,
-            self._now(before),
+            now,
             self.blueprint,
             batch_order,
             asdict(migration) if migration is not None and migration.is_needed else None,
@@ -130,7 +168,20 @@ class Decider:
             begun=tuple(sorted(name for name in changes.begin if name in self.active_queries.requests)),
             reason=reason,
             ended=ended,
+            latest=self._latest(inputs, now),
         )
+
+    def _latest(self, inputs: Mapping[str, tuple[Part, ...]], now: int) -> dict[str, int]:
+        """By stream, the time after which a record of a batch is too far ahead of the clock, where that is limited.
+
+        It is in the plan of the batch, so a repetition sets the same records aside, however late it is.
+        """
+        streams = ((name, self.config.streams[name]) for name, parts in sorted(inputs.items()) if parts)
+        return {
+            name: now + micros(stream.ahead)
+            for name, stream in streams
+            if stream.ahead is not None and stream.event_time and not (stream.definition or stream.table)
+        }
 
     def take_back(self, plan: BatchPlan, before: Manifest) -> None:
         """Take the input out of the plan of a batch that failed by an error such as a file that cannot be read.

@@ -7,10 +7,14 @@ so files that a lost attempt wrote are not part of the state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import add
+from typing import Any
 
+from weft.runtime.log.totals import QueryTotals, StreamTotals, Totals
 from weft.runtime.log.values import Manifest
+from weft.runtime.loop.config import SetAside
 from weft.runtime.loop.measuring import measure_batch
 from weft.runtime.loop.migrated_manifest import next_partitions, next_stores
 from weft.runtime.loop.ordered_output import Gathered
@@ -23,7 +27,7 @@ from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.active import Samples
 from weft.runtime.state.expiry import forgettable
 
-__all__ = ["BatchEnd", "end_batch", "samples_of"]
+__all__ = ["BatchEnd", "end_batch", "hand_over_bad_records", "samples_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ def end_batch(
         kept=before.kept,
         evicted=_evicted(ran, progress.order),
         results={query: ran.rows_before(query) + count for query, count in rows.items()},
-        records=_added(before.records, {"seen": reports.read.seen, "bad": len(reports.read.bad)}),
+        records=_added(before.records, {"seen": reports.read.seen, "bad": reports.read.set_aside}),
         metrics={} if metrics is None else metrics.to_dict(),
         failed=dict(reports.answers.failed),
         closed={} if progress.order is None else {q: clock.now for q, clock in progress.order.clocks.items()},
@@ -74,8 +78,22 @@ def end_batch(
         blueprint=plan.blueprint,
         cursors=plan.cursors,
         proven=progress.proven,
+        moved=_moved(ran, progress.newest),
+        totals=before.totals if metrics is None else _totals(ran, progress, metrics),
     )
     return BatchEnd(manifest, metrics, ordered)
+
+
+def _moved(ran: RanBatch, newest: Mapping[str, int]) -> dict[str, Sequence[Any]]:
+    """By stream, the record that moved the watermark last: its time, its batch and where it was read."""
+    found = dict(ran.before.moved)
+    for stream, time in newest.items():
+        if time > ran.before.newest.get(stream, time - 1):
+            places = [
+                read.place for read in ran.reports.read.reads if (read.stream, read.newest) == (stream, time)
+            ]
+            found[stream] = [time, ran.number, min(places, default="")]
+    return found
 
 
 def _rows_of_queries(ran: RanBatch, ordered: Mapping[str, Gathered]) -> dict[str, int]:
@@ -85,6 +103,23 @@ def _rows_of_queries(ran: RanBatch, ordered: Mapping[str, Gathered]) -> dict[str
         waits = member.held and query in ordered and query not in answers.failed
         rows[query] = ordered[query].rows if waits else answers.rows(query)
     return rows
+
+
+def _totals(ran: RanBatch, progress: StreamProgress, metrics: BatchMetrics) -> Totals:
+    """The totals with a batch in which queries ran."""
+    before, queries, streams = ran.before.totals, dict[str, QueryTotals](), dict[str, StreamTotals]()
+    if ran.program is None:
+        return before
+    for name, member in ran.program.members.items():
+        known = before.of_query(name, member.first)
+        more = (1, metrics.answers.get(name, 0), metrics.closed.get(name, 0))
+        counts = (known.batches, known.results, known.closed)
+        queries[name] = QueryTotals(member.first, *map(add, counts, more))
+    for alias, one in progress.inputs.items():  # all inputs of a stream have the same tuples
+        stream = ran.program.graph.input(alias).stream.name
+        found = StreamTotals(one.rows, one.late, one.untimed, one.malformed)
+        streams[stream] = max(streams.get(stream, found), found, key=lambda counted: counted.rows)
+    return before.plus(metrics.elapsed, queries, streams)
 
 
 def _added(before: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
@@ -130,3 +165,11 @@ def samples_of(program: ExecutableGraph, reports: TaskReports) -> Samples | None
     slots = {member.slot: name for name, member in program.members.items()}
     names = tuple(slots.get(slot, "") for slot in range(1 + max(slots)))
     return Samples(names, reports.read.samples)
+
+
+def hand_over_bad_records(ran: RanBatch, take: SetAside | None) -> None:
+    """Hand over the records of a batch that were set aside, and how many of how many there are by now."""
+    if take is not None:
+        read, known = ran.reports.read, ran.before.records
+        bad, seen = known.get("bad", 0) + read.set_aside, known.get("seen", 0) + read.seen
+        take(ran.number, b"\n".join(read.bad), bad, seen)

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from weft.errors import SourceError
 from weft.ports.source import Cursor, Offer, Part, Place, Source
 from weft.runtime.log.values import BatchPlan, Inputs
 from weft.runtime.loop.batch_facts import ROW_BYTES
+from weft.runtime.loop.blocked_streams import BlockedStreams
 from weft.runtime.observe.metrics import Backlog
 
 __all__ = ["Intake", "choose_parts", "left_waiting"]
@@ -26,17 +28,23 @@ class Intake:
 
     ``place`` gives the place of a stream's cursor, from its name and state. ``offers`` are those of the last look.
     ``taken`` counts the parts of each stream that were in batches since the start, and ``released`` those of them
-    whose batch is committed.
+    whose batch is committed. A stream that cannot be read is ``blocked``, where ``may_block`` says that others go on
+    without it; ``last`` is the last batch whose parts were counted.
     """
 
     place: Callable[[str, Mapping[str, Any]], Place]
     most_bytes: int
     clock: Callable[[], float] = time.time
+    may_block: Callable[[str], bool] = lambda _: False
+    last: int = field(default=-1, init=False)
+    blocked: BlockedStreams = field(default_factory=BlockedStreams, init=False)
     cursors: dict[str, Cursor] = field(default_factory=dict)
     offers: dict[str, Offer] = field(default_factory=dict)
-    taken: dict[str, int] = field(default_factory=dict)
-    released: dict[str, int] = field(default_factory=dict)
-    _done: deque[BatchPlan] = field(default_factory=deque)  # batches that were committed since the last look
+    taken: dict[str, int] = field(default_factory=dict, init=False)
+    released: dict[str, int] = field(default_factory=dict, init=False)
+    _done: deque[BatchPlan] = field(
+        default_factory=deque, init=False
+    )  # batches that were committed since the last look
     _gone: Inputs = field(default_factory=dict, init=False)  # what was taken of the offers
     _since: dict[str, float] = field(
         default_factory=dict, init=False
@@ -51,9 +59,34 @@ class Intake:
         """Release the parts of batches that were committed since the last look, and ask all cursors for offers."""
         self._let_go()
         now = self.clock()
-        offers = {name: cursor.look(now) for name, cursor in list(self.cursors.items())}
+        offers = {name: self._look_at(name, cursor, now) for name, cursor in list(self.cursors.items())}
         self._since = {name: self._since.get(name, now) for name, offer in offers.items() if offer.backlog[0]}
         self.offers, self._gone = offers, {}
+
+    def _look_at(self, name: str, cursor: Cursor, now: float) -> Offer:
+        """What a stream offers; nothing, if it is blocked, or cannot be looked at and may be blocked for that."""
+        if self.blocked.rests(name):
+            return Offer()
+        try:
+            offer = cursor.look(now)
+        except SourceError as error:
+            if not self.may_block(name):
+                raise
+            self.blocked.block(name, error, self.last + 1)
+            return Offer()
+        if not (offer.parts or offer.unfinished):  # else whoever reads them will see
+            self.blocked.unblock([name])
+        return offer
+
+    def give_back(self, name: str, source: Source, state: Mapping[str, Any], parts: int) -> None:
+        """Take so many parts of a stream out of the batch that is about to run; they are offered again later.
+
+        The batches before it are committed, and ``state`` is how far they have taken the stream.
+        """
+        self._let_go()
+        self.cursors[name].close()
+        self.open(name, source, state)
+        self.taken[name] -= parts
 
     def _let_go(self) -> None:
         while self._done:
@@ -75,6 +108,7 @@ class Intake:
 
     def count_taken(self, plan: BatchPlan) -> None:
         """Count the parts of a batch that begins, be it new or repeated."""
+        self.last = plan.number
         for name, parts in plan.inputs.items():
             self.taken[name] = self.taken.get(name, 0) + len(parts)
 

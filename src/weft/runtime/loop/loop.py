@@ -13,46 +13,50 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft.errors import WeftError
+from weft.errors import SourceError, WeftError
 from weft.kernels.expr.arrow import result_schema
+from weft.logical.nested import read_streams
 from weft.logical.query import Query
 from weft.logical.schema import Stream
 from weft.ports.sink import Sink
 from weft.ports.source import Place, Source
 from weft.ports.table import RegisteredTable
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.values import BatchPlan, Manifest
+from weft.runtime.log.resets import apply_resets
+from weft.runtime.log.values import BatchPlan, Manifest, Suspension
 from weft.runtime.loop.attempts import TaskRunner
 from weft.runtime.loop.collection import collect_ordered
-from weft.runtime.loop.committing import Committer, Ended
+from weft.runtime.loop.committing import Committer, Ended, FoundAgain
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.deciding import Decider
 from weft.runtime.loop.derived import DerivedStreams
-from weft.runtime.loop.ending import end_batch, samples_of
+from weft.runtime.loop.ending import end_batch, hand_over_bad_records, samples_of
 from weft.runtime.loop.executor import Executor
 from weft.runtime.loop.intake import Intake
 from weft.runtime.loop.marks import Mark, Marks
 from weft.runtime.loop.migrated_manifest import migrated_manifest, without_tables
-from weft.runtime.loop.query_sinks import QuerySinks
+from weft.runtime.loop.query_sinks import Output, QuerySinks
 from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
 from weft.runtime.loop.stream_changes import StreamChanges, describe_streams
 from weft.runtime.loop.tables import Tables
 from weft.runtime.loop.task_reports import TaskReports
-from weft.runtime.loop.watching import UnfinishedFiles, stop_failed_queries, warn_of_large_keys
+from weft.runtime.loop.watching import LateRows, UnfinishedFiles, stop_failed_queries, warn_of_large_keys
+from weft.runtime.loop.watermark_resets import WatermarkResets
 from weft.runtime.observe.log_lines import log_batch
 from weft.runtime.observe.metrics import Backlog, BatchMetrics
-from weft.runtime.observe.progress import History, own_metrics, state_of
+from weft.runtime.observe.progress import History, StateBytes, own_metrics, state_of
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.migration import StateMigration
-from weft.runtime.queries.request import QueryRequest
+from weft.runtime.queries.request import QueryRequest, is_inner
 from weft.runtime.queries.resume import resume_from_log
 from weft.runtime.task.arrivals import ages_of_inputs, oldest_age
 from weft.runtime.task.functions import check_registered
+from weft.runtime.task.sink_errors import sink_error
 
 __all__ = ["Loop"]
 
@@ -74,21 +78,25 @@ class Loop:
         self, config: RunConfig, log: Checkpoint, executor: Executor, *, overlapping: bool = True
     ) -> None:
         self.config, self.log, self.executor = config, log, executor
-        self.history = History()
-        self.sinks = QuerySinks()
+        self.history, self.sinks = History(), QuerySinks()
         self.decider = Decider(config, log, self.history)
-        self.committer = Committer(log, self.decider.changelog, overlapping, self.now)
+        self.committer = Committer(log, self.decider.changelog, self._compute_again, overlapping, self.now)
         self.tasks = TaskRunner(config, log, executor, self.sinks)
-        self.intake = Intake(self._place, config.batch_bytes)
+        self.intake = Intake(self._place, config.batch_bytes, may_block=self._may_block)
+        self.decider.is_whole = lambda: not self.intake.blocked
         self.derived = DerivedStreams(config, log, self.decider, self.intake, self._open)
         self.marks = Marks(self.intake)
         self.wake = threading.Event()
         self.tables = Tables(log, lambda: self.decider.clock(), self.wake.set)
-        self.before = Manifest()
-        self.past = TaskReports()
+        self.before, self.past = Manifest(), TaskReports()
+        self.known: Mapping[str, QueryRequest] = {}  # the queries that it began with
         self.ended: Ended | None = None
-        self._unfinished = UnfinishedFiles()
+        self._unfinished, self._late = UnfinishedFiles(), LateRows()
+        self._unopened: dict[str, int] = {}  # sinks of suspended queries, with the last batch they may have
         self._streams = StreamChanges(config, log, self.intake, self.committer)
+        self.resets = WatermarkResets(
+            log, config.streams, lambda: (self.active_queries, self.before), self.wake.set
+        )
 
     @property
     def active_queries(self) -> ActiveQueries:
@@ -112,46 +120,56 @@ class Loop:
         self.before = self.log.manifest(self.log.last()) or Manifest()
         self.log.settle_plans(self.before.number)
         self.committer.last = self.before.number
-        planned = self._last_planned()
+        planned = self.log.last_plan(self.before.number)
+        self.resets.resume(planned or self.log.plan(self.before.number))
         self._resume(queries, planned)
         self.log.claim()
         state = self.before.cursors if planned is None else planned.cursors
         for name, source in self.config.sources.items():
             self.intake.open(name, source, state.get(name, {}))
         self.tables.open_all(self.config.tables, state)
-        self.tables.load_for([*(r for r, _ in queries.values()), *self.active_queries.requests.values()])
+        read = [
+            *(r for r, _ in queries.values()),
+            *self.active_queries.requests.values(),
+            *self.known.values(),
+        ]
+        self.tables.load_for(read)
         self.decider.schedule(self.before, self.decider.clock())
-
-    def _last_planned(self) -> BatchPlan | None:
-        """The last plan in the log that is not committed, up to which the streams have been taken; None without one."""
-        planned, number = None, self.before.number
-        while (plan := self.log.plan(number := number + 1)) is not None:
-            planned = plan
-        return planned
 
     def _resume(self, queries: Mapping[str, tuple[QueryRequest, Sink]], planned: BatchPlan | None) -> None:
         """Let the queries that ran before go on as they were, and have new ones begin with the next new batch."""
-        found = resume_from_log(self.log, queries, self.config.restore, self.before)
-        check_registered({name: one.query for name, one in found.requests.items()}, self.config.functions)
-        self.decider.active_queries, self.decider.blueprint = found.active_queries, self.before.blueprint
+        found = resume_from_log(self.log, queries, self.config.restore, self.before, self.config.streams)
+        every = {**found.requests, **found.known}
+        check_registered({name: one.query for name, one in every.items()}, self.config.functions)
         program = found.active_queries.program
+        self.history.totals = self.history.began = self.before.totals
         if self.before.metrics and program is not None:
             self.history.add(program.graph, BatchMetrics.from_dict(self.before.metrics))
             self.history.resumed = self.before.number
-        for name, (request, _) in found.begin.items():
-            self.decider.changelog.begin(name, request)
-        for name, why in found.stop.items():
-            self.decider.changelog.stop(name, why)
+        self.known = found.known
+        self.decider.resume(found, self.before)
         # where a manifest was lost, sinks already have batches that will be repeated, unchanged
         last = self.before.number if planned is None else planned.number - 1
+        self.committer.suspended.resume(self.before.suspended)
+        self.committer.given = {name: (place, last) for name, (place, last) in self.before.given.items()}
+        for name in found.begin:
+            self.committer.forget(name)
         for name, sink in found.sinks.items():
-            request = found.requests[name] if name in found.requests else queries[name][0]
-            self._open(name, sink, request.query, last)
+            request = found.begin[name][0] if name in found.begin else found.requests[name]
+            if name in self.committer.suspended:
+                self.sinks.add(name, sink)
+                self._unopened[name] = last
+            else:
+                self._open(name, sink, request.query, last)
         self.derived.resume(found, last)
 
     def _open(self, name: str, sink: Sink, query: Query, last: int) -> None:
-        sink.open(result_schema(query), self.tasks.identity)
-        sink.recover(last)
+        try:
+            sink.open(result_schema(query), self.tasks.identity)
+            sink.recover(last)
+            self.committer.check_complete(name, sink)
+        except Exception as error:
+            raise sink_error(name, sink, error) from error
         self.sinks.add(name, sink)
 
     def _place(self, stream: str, state: Mapping[str, Any]) -> Place:
@@ -171,8 +189,8 @@ class Loop:
             return False
         self.intake.count_taken(plan)
         try:
-            reports, before = self.execute(plan)
-            self.ended = ended = self.end(plan, before, reports, began)
+            ran, outputs = self._execute_readable(plan) if is_new else self.execute(plan)
+            self.ended = ended = self.end(ran, outputs, began)
         except WeftError:
             if is_new:
                 self.decider.take_back(plan, self.before)
@@ -186,46 +204,98 @@ class Loop:
         self.derived.stop_with_others()
         if self.derived.names():
             self.committer.wait()  # so that what the last batch gave is offered
-        self.intake.look()
+        self.marks.look()
         self._unfinished.report(self.intake.unfinished())
         chosen = self.intake.chosen()
-        self.marks.aim()
-        due = self.tables.has_newer(self.active_queries.program) or self.decider.is_due(self.before)
+        newer = self.tables.has_newer(self.active_queries.program) or self.resets.are_waiting
+        due = newer or self.committer.has_resumed or self.decider.is_due(self.before)
         if not (chosen or also_empty or due):
             return None
-        plan = self.decider.new(self.before, chosen)
-        self.intake.take(plan)
-        ages, oldest = ages_of_inputs(chosen, plan.now), oldest_age(chosen, plan.now)
-        plan = replace(plan, cursors=self.intake.states(), ages=ages, oldest_age=oldest)
-        plan = self.tables.planned(plan, self.decider, self.before)
-        self.log.write_plan(plan)
+        with self.decider.planning:
+            resets = self.resets.planned(self.before, self.active_queries)
+            plan = replace(self.decider.new(apply_resets(self.before, resets), chosen), resets=resets)
+            self.intake.take(plan)
+            ages, oldest = ages_of_inputs(chosen, plan.now), oldest_age(chosen, plan.now)
+            blocked = self.intake.blocked.names()
+            plan = replace(plan, cursors=self.intake.states(), ages=ages, oldest_age=oldest, blocked=blocked)
+            plan = self.tables.planned(plan, self.decider, self.before)
+            self.log.write_plan(plan)
+            self.decider.settle(plan)
         return plan
 
-    def execute(self, plan: BatchPlan) -> tuple[TaskReports, Manifest]:
-        """Run the tasks of a batch; return what they reported, and the manifest that the batch began with."""
-        self.past = TaskReports()
-        before = self._migrate(plan) if plan.changed else self.before
-        before = without_tables(before, self.active_queries.program, plan.tables)
-        reports = self.tasks.run(plan, before, self.active_queries, boundary=False)
-        return reports.after(self.past), before
+    def _execute_readable(self, plan: BatchPlan) -> tuple[RanBatch, dict[str, Output]]:
+        """Run a new batch; a stream that turns out to be unreadable is left out, if others go on without it."""
+        while True:
+            try:
+                found = self.execute(plan)
+            except SourceError as error:
+                name = error.stream or ""
+                if name not in plan.inputs or not self._may_block(name):
+                    raise
+                self.committer.wait()
+                state, parts = self.before.cursors.get(name, {}), len(plan.inputs[name])
+                plan = plan.without(name, state)
+                self.log.write_plan(plan)
+                self.intake.give_back(name, self.config.sources[name], state, parts)
+                self.intake.blocked.block(name, error, plan.number)
+            else:
+                self.intake.blocked.unblock(name for name, parts in plan.inputs.items() if parts)
+                return found
 
-    def _migrate(self, plan: BatchPlan) -> Manifest:
+    def _may_block(self, stream: str) -> bool:
+        """Whether the run goes on without a stream: there is a query that does not read it, or need not be any."""
+        known = self.config.streams.get(stream)
+        if known is None or known.definition:
+            return False  # what is derived is in the checkpoint
+        asked = [one.query for one in self.active_queries.requests.values() if not is_inner(one)]
+        return self.config.idle or any(
+            stream not in {one.name for one in read_streams(query)} for query in asked
+        )
+
+    def execute(self, plan: BatchPlan) -> tuple[RanBatch, dict[str, Output]]:
+        """Run the tasks of a batch; return it with what they reported, and where the results of its queries went."""
+        self.past, queries = TaskReports(), self.active_queries
+        self.before = self.resets.begin(self.before, plan)
+        outputs = self.sinks.outputs(queries.requests, self.committer.suspended)
+        before = self._migrate(plan, outputs) if plan.changed else self.before
+        before = without_tables(before, queries.program, plan.tables)
+        reports = self.tasks.run(plan, before, queries, outputs, boundary=False)
+        return RanBatch(plan, before, reports.after(self.past), queries.program), outputs
+
+    def _compute_again(self, ended: Ended, names: Iterable[str]) -> FoundAgain:
+        """The results of some queries in a batch that ran and is not committed yet, this time for the driver.
+
+        Nothing else of it counts: the batch leaves what it left, and files that this writes are named nowhere.
+        """
+        plan, ran = ended.ran.plan, ended.ran
+        queries = self.decider.queries_of(plan.blueprint)
+        outputs = {name: self.sinks.output(name).by_driver() for name in names}
+        past = TaskReports()
+        if plan.migration is not None:
+            earlier = apply_resets(self.log.manifest(plan.number - 1) or Manifest(), plan.resets)
+            past = self.tasks.run(plan, earlier, queries, outputs, boundary=True)
+        reports = self.tasks.run(plan, ran.before, queries, outputs, boundary=False).after(past)
+        again = replace(ran, reports=reports)
+        again, ordered = collect_ordered(self.tasks, again, StreamProgress.after(again), queries, outputs)
+        self.log.list_files(plan.number)
+        return FoundAgain(again.reports.answers, ordered, outputs)
+
+    def _migrate(self, plan: BatchPlan, outputs: Mapping[str, Output]) -> Manifest:
         """Run the job at a boundary, if there is one, and write the manifest that the batch begins with."""
         migration = StateMigration()
         if plan.migration is not None:
             migration, began = StateMigration.from_dict(plan.migration), time.perf_counter()
-            self.past = self.tasks.run(plan, self.before, self.active_queries, boundary=True)
+            self.past = self.tasks.run(plan, self.before, self.active_queries, outputs, boundary=True)
             self.config.adapter.migrated(time.perf_counter() - began)
         old = self.decider.queries_of(self.before.blueprint).program
         manifest = migrated_manifest(self.before, old, self.active_queries.program, migration, self.past.left)
         self.log.write_migrated(plan.number, manifest)
         return manifest
 
-    def end(self, plan: BatchPlan, before: Manifest, reports: TaskReports, began: float) -> Ended:
+    def end(self, ran: RanBatch, outputs: Mapping[str, Output], began: float) -> Ended:
         """Work out what a batch leaves, so that the next one can begin with it before this one is committed."""
-        ran = RanBatch(plan, before, reports, self.active_queries.program)
-        self._set_aside(ran)
-        outputs = {name: self.sinks.output(name) for name in self.active_queries.requests}
+        plan, reports = ran.plan, ran.reports
+        hand_over_bad_records(ran, self.config.set_aside)
         progress = StreamProgress.after(ran)
         ran, ordered = collect_ordered(self.tasks, ran, progress, self.active_queries, outputs)
         left = end_batch(ran, progress, ordered, self.backlog(), began)
@@ -237,19 +307,15 @@ class Loop:
             limit = self.config.state_limit
             stop_failed_queries(self.decider.changelog, ran.program, left.manifest, limit)
             warn_of_large_keys(left.metrics, self.config.key_limit)
+            self._late.look(ran, left.manifest)
         self.decider.schedule(left.manifest, plan.now)
         return Ended(ran, left, outputs, began)
-
-    def _set_aside(self, ran: RanBatch) -> None:
-        if self.config.set_aside is not None:
-            lines, known = ran.reports.read.bad, ran.before.records
-            bad, seen = known.get("bad", 0) + len(lines), known.get("seen", 0) + ran.reports.read.seen
-            self.config.set_aside(ran.number, b"\n".join(lines), bad, seen)
 
     def _committed(self, ended: Ended) -> None:
         """Release the parts that a committed batch read, and log its metrics."""
         self.intake.release(ended.ran.plan)
         metrics, program = ended.left.metrics, ended.ran.program
+        self.history.count(ended.left.manifest.totals)
         self.history.commit(ended.ran.number, ended.began, time.perf_counter(), metrics)
         if _LOG.isEnabledFor(logging.INFO) and metrics is not None and program is not None:
             requests = self.active_queries.requests  # since the batch ran, others may have begun or stopped
@@ -263,6 +329,9 @@ class Loop:
         """Run batches until `stopping` is set; an error ends the loop and is raised."""
         lately = time.monotonic()
         while not self.stopping:
+            if self.committer.suspended.due():
+                self.committer.wait()
+                self.give_kept()
             if self.run_next():
                 lately = time.monotonic()
                 self._release_marks()
@@ -274,9 +343,29 @@ class Loop:
             self.wake.clear()
         self.committer.wait()
 
+    def give_kept(self, *, at_once: bool = False) -> None:
+        """Give what is kept for suspended queries to the sinks that are to be tried, or to all of them at once."""
+        if self.committer.suspended and not self.stopping:
+            self.committer.give_kept(self.sinks, self._open_late, at_once=at_once)
+
+    def _open_late(self, name: str) -> None:
+        """Open the sink of a query that was suspended when the loop started, unless that was done since."""
+        if name in self._unopened:
+            self._open(name, self.sinks[name], self.active_queries.requests[name].query, self._unopened[name])
+            del self._unopened[name]
+
     def _release_marks(self) -> None:
-        before = self.before
-        self.marks.release(before.number, self.committer.last, lambda: self.derived.has_more(before))
+        before, committer = self.before, self.committer
+        has_more = lambda: committer.has_resumed or self.derived.has_more(before)  # noqa: E731
+        self.marks.release(before.number, committer.last, has_more, self._try_again)
+
+    def _try_again(self) -> bool:
+        """Try all sinks and streams that have failed, before somebody is told that they do; whether there are any."""
+        if self.committer.suspended:
+            self.committer.wait()
+            self.give_kept(at_once=True)
+        self.intake.blocked.try_now()
+        return bool(self.intake.blocked)
 
     def mark(self) -> Mark:
         """A new mark, which is reached when all input that is there now has been processed."""
@@ -297,12 +386,11 @@ class Loop:
     def add(self, name: str, request: QueryRequest, sink: Sink) -> None:
         """Run one more query from the next batch on; a sink or a table that cannot be used is refused at once."""
         self.tables.load_for([request])
+        self.committer.forget(name)
         self._open(name, sink, request.query, self.before.number)
         for stream, source in self.derived.begin(request.query, self.before.number):
             self.add_stream(stream, source)
-        self.log.forget_stop(name)
-        self.committer.broken.pop(name, None)
-        self.decider.changelog.begin(name, request)
+        self.decider.begin(name, request)
         self.wake.set()
 
     def stop_query(self, name: str) -> None:
@@ -343,7 +431,18 @@ class Loop:
         last = self.history.last
         return self.intake.backlog(last.rows_per_byte if last else {}, self.now())
 
-    def state_of(self, name: str) -> float:
+    def suspended(self) -> dict[str, Suspension]:
+        """The queries that are suspended: their sinks cannot take results, or their streams cannot be read."""
+        asked = {n: one.query for n, one in self.active_queries.requests.items() if not is_inner(one)}
+        return {**self.intake.blocked.suspended(asked), **self.committer.suspended.values()}
+
+    def all_suspended(self) -> bool:
+        """Whether queries run, and every one of them is suspended."""
+        suspended = self.suspended()
+        running = [name for name, one in self.active_queries.requests.items() if not is_inner(one)]
+        return bool(suspended) and all(name in suspended for name in running)
+
+    def state_of(self, name: str) -> StateBytes:
         """The bytes of a query's stores and held results after the last batch."""
         program = self.active_queries.program
-        return state_of(program, self.before, name) if program else 0.0
+        return state_of(program, self.before, name) if program else StateBytes()

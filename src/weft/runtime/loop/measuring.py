@@ -79,11 +79,11 @@ def measure_batch(
 def _metrics_of_stores(
     program: ExecutableGraph, stores: Mapping[str, StoreTotals]
 ) -> dict[str, StoreMetrics]:
-    names = {store.identity: store.name for store in program.stores.values()}
+    nodes = {store.identity: store.node for store in program.stores.values()}
     return {
-        names[identity]: StoreMetrics(one.rows, one.bytes, one.runs)
+        nodes[identity].name: StoreMetrics(one.rows, one.bytes, one.runs, max(1, len(nodes[identity].users)))
         for identity, one in stores.items()
-        if identity in names and one.runs
+        if identity in nodes and one.runs
     }
 
 

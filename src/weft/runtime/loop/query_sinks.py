@@ -5,8 +5,8 @@ Guarantees: what a sink can do is found out once, when its query is added, and n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from weft.ports.sink import CountingSink, OrderedPartSink, OrderedSink, PartSink, Sink
 
@@ -15,13 +15,17 @@ __all__ = ["Output", "QuerySinks"]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The sink of a query; the other fields are the same sink if it is of that kind, else None."""
+    """The sink of a query; the other fields are the same sink if it is of that kind, else None.
+
+    If results are ``handed_over``, they come to the driver, and tasks do not write to the sink, though they could.
+    """
 
     sink: Sink
     counting: CountingSink | None = None
     parts: PartSink | None = None
     ordered: OrderedSink | None = None
     in_order: OrderedPartSink | None = None
+    handed_over: bool = False
 
     @classmethod
     def to(cls, sink: Sink) -> Output:
@@ -33,6 +37,10 @@ class Output:
             sink if isinstance(sink, OrderedSink) else None,
             sink if isinstance(sink, OrderedPartSink) and sink.keeps_order else None,
         )
+
+    def by_driver(self) -> Output:
+        """The same sink, for results that come to the driver."""
+        return replace(self, parts=None, in_order=None, handed_over=True)
 
 
 class QuerySinks(Mapping[str, Sink]):
@@ -48,6 +56,13 @@ class QuerySinks(Mapping[str, Sink]):
     def output(self, name: str) -> Output:
         """The sink of a query with what it can do."""
         return self._outputs[name]
+
+    def outputs(self, names: Iterable[str], suspended: Container[str]) -> dict[str, Output]:
+        """The sinks of some queries; the results of those that are suspended come to the driver."""
+        return {
+            name: self._outputs[name].by_driver() if name in suspended else self._outputs[name]
+            for name in names
+        }
 
     def writable(self) -> Iterator[tuple[str, PartSink]]:
         """The sinks that tasks can write to, by query."""

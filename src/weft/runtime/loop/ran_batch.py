@@ -61,7 +61,8 @@ class StreamProgress:
     @classmethod
     def after(cls, ran: RanBatch) -> StreamProgress:
         """Work out how far the streams are after a batch."""
-        before = Watermarks(ran.before.marks, ran.before.active)
+        awake = dict.fromkeys(ran.plan.blocked, ran.plan.now)
+        before = Watermarks(ran.before.marks, {**ran.before.active, **awake})
         if ran.program is None or ran.plan.batch_order is None:
             return cls(before)
         graph = ran.program.graph

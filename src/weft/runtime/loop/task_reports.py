@@ -12,7 +12,7 @@ from typing import NoReturn, TypeVar
 
 import pyarrow as pa
 
-from weft.errors import FunctionError, WeftError
+from weft.errors import FunctionError, SinkError, WeftError
 from weft.kernels.expr.user_functions import CallCounts
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.hop.census import Census
@@ -66,6 +66,11 @@ class InputRead:
         """How many records there were, good and bad."""
         return sum(read.rows + read.malformed for read in self.reads)
 
+    @property
+    def set_aside(self) -> int:
+        """How many records were set aside; ``bad`` may quote some for all of them."""
+        return sum(read.malformed for read in self.reads)
+
     def metrics_of_inputs(self, graph: PhysicalGraph) -> dict[str, InputMetrics]:
         """What every input of a graph brought."""
         found: dict[str, list[kinds.InputAdmitted]] = {alias: [] for alias in graph.aliases}
@@ -108,8 +113,8 @@ class Answered:
 
     ``counts`` is how many results there are, and ``closed`` how many of them are closed rows. ``parts`` are the names
     of the parts that tasks wrote, and ``sent`` are results that came to the driver. ``failed`` says why queries could
-    not be answered; ``broken`` has those of them for which a user's function failed, with its error. ``ages`` is how
-    old results were when the batch began.
+    not be answered; ``broken`` has those of them for which a user's function failed, with its error. ``refused`` are
+    the errors of sinks that tasks could not write to. ``ages`` is how old results were when the batch began.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -119,6 +124,7 @@ class Answered:
     failed: Mapping[str, str] = field(default_factory=dict)
     broken: Mapping[str, FunctionError] = field(default_factory=dict)
     ages: Mapping[str, Latency] = field(default_factory=dict)
+    refused: Mapping[str, SinkError] = field(default_factory=dict)
 
     def rows(self, query: str) -> int:
         """How many results a query had; one that failed has none."""
@@ -147,6 +153,7 @@ class Answered:
             {**past.failed, **self.failed},
             {**past.broken, **self.broken},
             self.ages,
+            {**past.refused, **self.refused},
         )
 
 
@@ -284,7 +291,11 @@ class _Sorted:
     def _answered(self) -> Answered:
         failed: dict[str, str] = {}
         broken: dict[str, FunctionError] = {}
+        refused: dict[str, SinkError] = {}
         for report in self.failed:
+            if (refusal := report.refused) is not None:
+                refused.setdefault(report.query, refusal)
+                continue
             failed.setdefault(report.query, report.message)
             if (error := report.broken) is not None:
                 broken.setdefault(report.query, error)
@@ -301,6 +312,7 @@ class _Sorted:
             failed,
             broken,
             _merged(report.ages for report in self.answers),
+            refused,
         )
 
     def _work(self) -> WorkDone:

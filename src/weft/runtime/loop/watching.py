@@ -1,19 +1,32 @@
-"""What the loop logs, and does, about failed queries, large keys and files that are not complete."""
+"""What the loop logs, and does, about failed queries, large keys, late rows and files that are not complete."""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from weft.logical.moments import AHEAD_OF_THE_CLOCK, shown_time
+from weft.plan.graph import PhysicalGraph
 from weft.runtime.log.values import Manifest
+from weft.runtime.loop.ran_batch import RanBatch
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.progress import too_large
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.changelog import Changelog
 
-__all__ = ["UnfinishedFiles", "stop_failed_queries", "warn_of_large_keys"]
+__all__ = [
+    "LateRows",
+    "UnfinishedFiles",
+    "stop_failed_queries",
+    "warn_of_large_keys",
+]
 
 _LOG = logging.getLogger("weft")
+
+LEAST = 50  # rows of a stream before anything is said of how many are late
+LARGE = 0.5  # the share of late rows of which it is said
 
 
 def stop_failed_queries(
@@ -36,6 +49,71 @@ def warn_of_large_keys(metrics: BatchMetrics, key_limit: int) -> None:
                 "query %s: key %s would have more than %s results (%s); its new tuples are set aside",
                 *(name, one["key"], f"{key_limit:,}", counts),
             )
+
+
+class LateRows:
+    """Warns once of each watermark behind which most rows of a stream are: a wrong time may have moved it.
+
+    What came before counts less with every batch, by half for each `LEAST` rows. It also says once of each stream that
+    records of it were set aside because they are ahead of the clock.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[str, tuple[float, float]] = {}  # by stream, rows and those of them that were late
+        self._ahead: set[str] = set()  # the streams of which records were ahead of the clock
+        self._said: dict[str, Any] = {}  # by stream, what moved the watermark of which it was said
+
+    def look(self, ran: RanBatch, left: Manifest) -> None:
+        """Look at a batch, which left a manifest."""
+        if ran.program is None:
+            return
+        self._look_ahead(ran)
+        behind, read = _behind(ran, ran.program.graph), ran.reports.read
+        for stream in sorted({one.stream for one in read.reads if one.rows}):
+            rows = sum(one.rows for one in read.reads if one.stream == stream)
+            seen, late = self._counts.get(stream, (0.0, 0.0))
+            fading = 0.5 ** (rows / LEAST)
+            seen, late = seen * fading + rows, late * fading + behind.get(stream, 0)
+            self._counts[stream] = seen, late
+            moved = left.moved.get(stream, ())
+            if seen >= LEAST and late > LARGE * seen and self._said.get(stream, ()) != (moved,):
+                self._said[stream] = (moved,)
+                _LOG.warning(_late_text(stream, late / seen, ran.before, moved))
+
+    def _look_ahead(self, ran: RanBatch) -> None:
+        for line in ran.reports.read.bad:
+            if AHEAD_OF_THE_CLOCK.encode() in line:
+                record = json.loads(line)
+                stream, place, why = (str(record[name]) for name in ("source", "file", "reason"))
+                if AHEAD_OF_THE_CLOCK in why and stream not in self._ahead:
+                    self._ahead.add(stream)
+                    told = "stream %s: a record was set aside as a dead letter (%s): %s; ahead= says what is permitted"
+                    _LOG.warning(told, stream, place, why)
+
+
+def _behind(ran: RanBatch, graph: PhysicalGraph) -> dict[str, int]:
+    """How many tuples were behind the watermark, by stream; all inputs of a stream have the same tuples."""
+    inputs: dict[str, int] = {}
+    for report in ran.reports.read.inputs:
+        inputs[report.alias] = inputs.get(report.alias, 0) + report.behind
+    found: dict[str, int] = {}
+    for alias, count in inputs.items():
+        name = graph.input(alias).stream.name
+        found[name] = max(count, found.get(name, 0))
+    return found
+
+
+def _late_text(stream: str, share: float, before: Manifest, moved: Sequence[Any]) -> str:
+    mark = before.marks.get(stream)
+    shown = "not known" if mark is None else shown_time(mark)
+    text = f"stream {stream}: {share:.0%} of its last rows were late, behind its watermark, {shown}"
+    if moved:
+        text += f", which a record of the time {shown_time(moved[0])} in batch {moved[1]} moved"
+        text += f" ({moved[2]})" if moved[2] else ""
+    return (
+        f"{text}. If that time is wrong, session.reset_watermark({stream!r}, to=…) or `weft watermark` mends it; "
+        "if not, a longer lateness= admits such rows"
+    )
 
 
 class UnfinishedFiles:

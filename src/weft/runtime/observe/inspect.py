@@ -8,6 +8,7 @@ missing or damaged, the queries and the users of stores are not known, and the r
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -46,12 +47,16 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """A stream: its columns and event time as text, how many tuples came, and its watermark in microseconds."""
+    """A stream: its columns and event time as text, how many tuples came, and its watermark in microseconds.
+
+    ``moved`` is the record that moved the watermark last: its time, its batch and where it was read.
+    """
 
     name: str
     text: str
     arrived: int = 0
     watermark: int | None = None
+    moved: tuple[int, int, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,8 @@ class QueryState:
     """A query that runs: its text in its author's names, the first batch it is in, and how many results it has given.
 
     ``bytes`` are those of its stores and of its results that are held back; the bytes of a shared store are divided
-    among its users.
+    among its users. ``own`` are those that are its alone, ``shared`` those of all stores that others use too,
+    undivided.
     """
 
     name: str
@@ -90,6 +96,8 @@ class QueryState:
     first: int
     results: int
     bytes: float
+    own: int = 0
+    shared: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +105,11 @@ class CheckpointState:
     """The content of a checkpoint.
 
     ``partitions`` is None if it has not been claimed by a session yet. ``last_batch`` is the last committed batch, -1
-    if there is none. ``stopped`` are the queries that ran before, and why they stopped. ``live`` are the files of state
-    that manifests name, ``unnamed`` all others; ``dead_letters`` counts the records that were set aside. ``statistics``
-    are the figures that batches have told, as of when they were last written down. ``tables`` are those that queries
-    look up, in the version that was in force. ``cache`` is how tasks used the caches of their hosts in the last batch.
+    if there is none. ``stopped`` are the queries that ran before, and why they stopped; ``suspended`` are those whose
+    sinks could not take their results, which wait. ``live`` are the files of state that manifests name, ``unnamed``
+    all others; ``dead_letters`` counts the records that were set aside. ``statistics`` are the figures that batches
+    have told, as of when they were last written down. ``tables`` are those that queries look up, in the version that
+    was in force. ``cache`` is how tasks used the caches of their hosts in the last batch.
     """
 
     directory: str
@@ -117,6 +126,7 @@ class CheckpointState:
     statistics: tuple[StatisticsRow, ...] = ()
     tables: tuple[TableProgress, ...] = ()
     cache: CacheCounts = CacheCounts()  # noqa: RUF009
+    suspended: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -183,6 +193,7 @@ def inspect(place: Path | str) -> CheckpointState:
         statistics=_statistics(root),
         tables=tuple(table_states(now.cursors).values()),
         cache=CacheCounts(**(now.metrics or {}).get("cache", {})),
+        suspended={name: one.text for name, one in sorted(now.suspended.items())},
     )
 
 
@@ -197,7 +208,9 @@ def _identity(root: Storage) -> dict[str, Any]:
 
 
 def _stream(name: str, manifest: Manifest, found: Any) -> StreamState:
-    return StreamState(name, _columns(found), manifest.arrived.get(name, 0), manifest.marks.get(name))
+    moved = manifest.moved.get(name)
+    told = None if moved is None else (int(moved[0]), int(moved[1]), str(moved[2]))
+    return StreamState(name, _columns(found), manifest.arrived.get(name, 0), manifest.marks.get(name), told)
 
 
 def _is_table(found: Any) -> bool:
@@ -259,9 +272,12 @@ def _query(
     name: str, request: QueryRequest, sketch: _Sketch, manifest: Manifest, stores: Iterable[StoreState]
 ) -> QueryState:
     text = str(request.query.renamed(dict(request.names)))
-    held = sum(store.bytes / len(store.users) for store in stores if name in store.users)
+    mine = [store for store in stores if name in store.users]
     waiting = sum(run.bytes for run in manifest.held.get(name, ()))
-    return QueryState(name, text, sketch.first(name), manifest.results.get(name, 0), held + waiting)
+    own = waiting + sum(store.bytes for store in mine if len(store.users) == 1)
+    shared = sum(store.bytes for store in mine if len(store.users) > 1)
+    part = waiting + sum(store.bytes / len(store.users) for store in mine)
+    return QueryState(name, text, sketch.first(name), manifest.results.get(name, 0), part, own, shared)
 
 
 def _stores(manifest: Manifest, sketch: _Sketch) -> tuple[StoreState, ...]:
@@ -313,4 +329,9 @@ def _statistics(root: Storage) -> tuple[StatisticsRow, ...]:
 def _dead_letters(root: Storage) -> int:
     names = [name for name in root.list("dead_letters") if name.startswith("batch-")]
     found = (root.get(f"dead_letters/{name}") or b"" for name in names)
-    return sum(1 for data in found for line in data.splitlines() if line)
+    return sum(1 + _more(line) for data in found for line in data.splitlines() if line)
+
+
+def _more(line: bytes) -> int:
+    """How many further records a line stands for."""
+    return int(json.loads(line).get("more", 0)) if b'"more"' in line else 0

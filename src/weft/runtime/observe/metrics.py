@@ -77,11 +77,12 @@ class StepMetrics:
 
 @dataclass(frozen=True, slots=True)
 class StoreMetrics:
-    """What a store holds after a batch, copies included."""
+    """What a store holds after a batch, copies included, and how many queries use it."""
 
     rows: int
     bytes: int
     runs: int
+    users: int = 1
 
 
 @dataclass(frozen=True, slots=True)

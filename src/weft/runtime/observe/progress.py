@@ -11,16 +11,18 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from weft.errors import ResultError
 from weft.logical.punctuation import Punctuation
 from weft.plan.graph import Member, PhysicalGraph
 from weft.plan.part import QueryPart, part_of
+from weft.runtime.log.totals import QueryTotals, Totals
 from weft.runtime.observe.metrics import BatchMetrics, KeyMetrics
 from weft.runtime.queries.request import QueryRequest
 from weft.stats.latency import Latency
 from weft.stats.samples import SampleHistory
 
 if TYPE_CHECKING:  # planning imports this module, and must not load the kernels
-    from weft.runtime.log.values import Manifest
+    from weft.runtime.log.values import Manifest, Suspension
     from weft.runtime.program.executable import ExecutableGraph
     from weft.runtime.queries.active import ActiveQueries
 
@@ -28,7 +30,9 @@ __all__ = [
     "History",
     "OwnProgress",
     "QueryProgress",
+    "StateBytes",
     "complete_from",
+    "failure_of",
     "own_metrics",
     "progress_of",
     "state_of",
@@ -45,11 +49,13 @@ Names = tuple[tuple[str, str], ...]  # the inputs of a query: each one's name in
 
 @dataclass(frozen=True, slots=True)
 class QueryProgress:
-    """A query whose ``status`` is waiting (for the next batch), running, or stopped (then ``reason`` says why).
+    """A query whose ``status`` is waiting (for the next batch), running, or suspended or stopped, with a ``reason``.
 
-    ``created`` is the first batch it is in, and ``batches`` says in how many it was. Results whose tuples are all of
-    ``complete_from`` or later are complete; None if all are. ``state`` are the bytes of its stores, those of shared
-    ones divided among their users. Of its results, ``closed`` were not found by probes: outer joins without a partner,
+    ``created`` is the first batch it is in, and ``batches`` says in how many it was; these and ``results`` count all
+    its batches, also those of earlier runs. Results whose tuples are all of ``complete_from`` or later are complete;
+    None if all are. ``state`` are the bytes of its stores, those of shared ones divided among their users:
+    ``own_state`` are those that are its alone, ``shared_state`` those of all stores that others use too, undivided. Of
+    its results, ``closed`` were not found by probes: outer joins without a partner,
     and all results of semi and anti joins. A query that joins all inputs on one key, without windows, has ``keys``: how
     many are complete, open and dangling. If its results leave in an order, ``punctuation`` says up to where they
     are complete, and ``held`` how many wait for the watermarks. ``latency`` is that of the results of the last `RECENT`
@@ -69,6 +75,17 @@ class QueryProgress:
     punctuation: Punctuation | None = None
     held: int = 0
     latency: Latency = field(default_factory=Latency)
+    own_state: int = 0
+    shared_state: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StateBytes:
+    """The bytes of a query's state: its ``own``, those of stores that it has ``shared``, and its ``part`` of all."""
+
+    own: int = 0
+    shared: int = 0
+    part: float = 0.0
 
 
 def complete_from(member: Member) -> datetime | None:
@@ -88,9 +105,10 @@ class History:
 
     ``batches`` are pairs of a graph's number and the metrics, ``graphs`` are by number. ``committed`` has, by batch,
     when it began and when it was committed, in seconds of `time.perf_counter`. ``samples`` are those of the attributes
-    that queries join on, and ``resumed`` is the last batch of an earlier run. One thread adds batches and another one
-    notes their commits, while others read: a graph is added before the first batch of it, and whole lists are replaced,
-    so that readers never see half a change.
+    that queries join on, and ``resumed`` is the last batch of an earlier run. ``totals`` are those of all committed
+    batches, also of those that are no longer remembered, and ``began`` those that the run began with. One thread adds
+    batches and another one notes their commits, while others read: a graph is added before the first batch of it, and
+    whole lists are replaced, so that readers never see half a change.
     """
 
     batches: list[tuple[int, BatchMetrics]] = field(default_factory=list)
@@ -98,6 +116,11 @@ class History:
     committed: dict[int, tuple[float, float]] = field(default_factory=dict)
     samples: SampleHistory = field(default_factory=SampleHistory)
     resumed: int = -1
+    totals: Totals = field(default_factory=Totals, init=False)
+    began: Totals = field(default_factory=Totals, init=False)
+    _stopped: dict[str, QueryTotals] = field(
+        default_factory=dict
+    )  # of queries that have stopped, in this run
     _parts: dict[int, dict[tuple[str, Names], QueryPart]] = field(default_factory=dict)  # by graph
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
@@ -123,6 +146,17 @@ class History:
                 ]
         self.committed[number] = began, done  # last, so that a batch that is committed has its latencies
         self.committed.pop(number - KEPT - 1, None)
+
+    def count(self, totals: Totals) -> None:
+        """Note what all batches up to one that is committed have done."""
+        self._stopped.update(self.totals.queries)
+        self.totals = totals
+
+    def totals_of(self, name: str, first: int | None) -> QueryTotals:
+        """The totals of a query that began with a batch, or, where that is None, of the last one of a name."""
+        if first is None:
+            return self.totals.queries.get(name) or self._stopped.get(name, QueryTotals())
+        return self.totals.of_query(name, first)
 
     def is_committed(self, number: int) -> bool:
         """Whether a batch that is remembered is committed, so that its latencies are known."""
@@ -198,35 +232,53 @@ class OwnProgress(Mapping[str, list[BatchMetrics]]):
 
 
 def progress_of(
-    name: str, active_queries: ActiveQueries, history: History, state_of: Callable[[str], float]
+    name: str,
+    active_queries: ActiveQueries,
+    history: History,
+    state_of: Callable[[str], StateBytes],
+    suspended: Mapping[str, Suspension],
 ) -> QueryProgress:
     """The progress of a query in a session that has been started."""
     batches = history.batches_of(name)
     running = active_queries.program.members.get(name) if active_queries.program else None
     if running is not None:  # another query may have had its name before
         batches = [one for one in batches if one.number >= running.first]
-    first, done = (batches[0].number if batches else None), sum(one.answers[name] for one in batches)
-    closed = sum(one.closed.get(name, 0) for one in batches)
+    totals = history.totals_of(name, running.first if running is not None else None)
     keys = batches[-1].keys.get(name) if batches else None
     marks = [one.punctuated[name] for one in batches if name in one.punctuated]
     mark = Punctuation.from_mark(marks[-1]["rows"], marks[-1]["mark"], marks[-1]["timed"]) if marks else None
     latency = Latency.sum(one.latencies[name] for one in batches[-RECENT:] if name in one.latencies)
-    more: dict[str, Any] = {"closed": closed, "keys": keys, "punctuation": mark, "latency": latency}
+    more: dict[str, Any] = {"closed": totals.closed, "keys": keys, "punctuation": mark, "latency": latency}
     if name in active_queries.stopped:
         why = active_queries.stopped[name]
-        return QueryProgress(name, "stopped", first, len(batches), done, reason=why, **more)
+        figures = (totals.first, totals.batches, totals.results)
+        return QueryProgress(name, "stopped", *figures, reason=why, **more)
     if name not in active_queries.requests or active_queries.program is None:
         return QueryProgress(name, "waiting")
     member = active_queries.program.members[name]
-    figures = (
-        member.first,
-        len(batches),
-        done,
-        complete_from(member),
-        state_of(name),
-    )
+    counts = (member.first, totals.batches, totals.results)
     held = batches[-1].held.get(name, 0) if batches else 0
-    return QueryProgress(name, "running", *figures, **more, held=held)
+    state = state_of(name)
+    more |= {"own_state": state.own, "shared_state": state.shared, "held": held}
+    status = "running"
+    if name in suspended:
+        status, more["reason"] = "suspended", suspended[name].text
+    return QueryProgress(name, status, *counts, complete_from(member), state.part, **more)
+
+
+def failure_of(name: str, active_queries: ActiveQueries, last: Manifest) -> ResultError | None:
+    """Why the results of a query are not complete and never will be; None unless it failed or reached a limit.
+
+    ``last`` is the manifest of the last batch, in which a query may have failed that is still to be stopped.
+    """
+    why = active_queries.stopped.get(name) or (f"failed: {last.failed[name]}" if name in last.failed else "")
+    kind, _, cause = why.partition(": ")
+    if not cause:  # it runs, or whoever stopped it wanted to
+        return None
+    return ResultError(
+        f"query {name} {'has failed' if kind == 'failed' else 'was stopped'}: {cause}",
+        hint="its sink has what it gave before; mend the query and register it under another name",
+    )
 
 
 def own_metrics(metrics: BatchMetrics, name: str, part: QueryPart | None) -> BatchMetrics:
@@ -274,22 +326,24 @@ def _streams(figures: Mapping[str, Figure], part: QueryPart) -> dict[str, Figure
     return {name: one for name, one in figures.items() if name in streams}
 
 
-def state_of(program: ExecutableGraph, manifest: Manifest, name: str) -> float:
-    """The bytes of a query's stores, and of its results that are held back.
+def state_of(program: ExecutableGraph, manifest: Manifest, name: str) -> StateBytes:
+    """The bytes of a query's stores, and of its results that are held back, which are its own.
 
-    The bytes of a shared store are divided among its users.
+    In its part, the bytes of a shared store are divided among its users.
     """
-    mine = [store for store in program.stores.values() if name in store.node.users]
     held = sum(run.bytes for run in manifest.held.get(name, ()))
-    shares = (manifest.bytes_of(store.identity) / len(store.node.users) for store in mine)
-    return sum(shares, float(held))
+    mine = [store for store in program.stores.values() if name in store.node.users]
+    sizes = [(manifest.bytes_of(store.identity), len(store.node.users)) for store in mine]
+    own = held + sum(size for size, users in sizes if users == 1)
+    shared = sum(size for size, users in sizes if users > 1)
+    return StateBytes(own, shared, sum((size / users for size, users in sizes), float(held)))
 
 
 def too_large(program: ExecutableGraph, manifest: Manifest, limit: int | None) -> dict[str, str]:
     """The queries whose state has more bytes than the limit allows, each with a message that says so."""
     if limit is None:
         return {}
-    sizes = {name: state_of(program, manifest, name) for name in program.members}
+    sizes = {name: state_of(program, manifest, name).part for name in program.members}
     return {
         name: f"its state is {size:,.0f} bytes, more than the limit of {limit:,}"
         for name, size in sizes.items()

@@ -60,6 +60,11 @@ class Changelog:
                 waiting.clear()
             return found
 
+    def settle(self) -> None:
+        """Note that the batch that took the last changes is planned: its queries run."""
+        with self._lock:
+            self._taken = {}
+
     def request(self, name: str) -> QueryRequest | None:
         """The query of a name that is to begin, with the next batch or with the one being planned; None if none is."""
         with self._lock:

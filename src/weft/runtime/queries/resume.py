@@ -1,16 +1,18 @@
 """Which queries a session runs that is started on an existing log.
 
 Guarantees: a query that ran before goes on as it was; if another query or order is given under its name, the start is
-refused. A query that has stopped does not begin again if it is given as it was; another query may have its name.
+refused. A query that has stopped does not begin again if it is given as it was; another query may have its name. One
+that was asked for while an earlier session ran, and that no batch has yet, begins now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from weft.errors import StateError
+from weft.logical.nested import read_streams
 from weft.ports.sink import Sink
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
@@ -32,7 +34,7 @@ class Resumed:
 
     ``active_queries`` are those of the last committed batch. ``requests`` are these and all queries of batches that are
     planned and have to be repeated, and ``sinks`` are the sinks of all of them and of the queries that are to
-    ``begin``. ``stop`` are the queries to be stopped, with the reason.
+    ``begin``. ``stop`` are the queries to be stopped, with the reason. ``planned`` is the last batch that is planned.
     """
 
     active_queries: ActiveQueries
@@ -40,13 +42,22 @@ class Resumed:
     sinks: Mapping[str, Sink]
     begin: Given
     stop: Mapping[str, str]
+    planned: int = -1
+
+    @property
+    def known(self) -> dict[str, QueryRequest]:
+        """The queries that run or will, by name, but for those that are to be stopped."""
+        begin = {name: request for name, (request, _) in self.begin.items()}
+        return {**{name: one for name, one in self.requests.items() if name not in self.stop}, **begin}
 
 
-def resume_from_log(log: Checkpoint, queries: Given, restore: Restore, before: Manifest) -> Resumed:
+def resume_from_log(
+    log: Checkpoint, queries: Given, restore: Restore, before: Manifest, streams: Collection[str]
+) -> Resumed:
     """Work out the queries to run from a log whose last committed batch left ``before``, and the queries given now.
 
-    Batches that were planned and not committed are repeated as they were planned; given queries that are new begin
-    after them.
+    Batches that were planned and not committed are repeated as they were planned; queries that are new begin after
+    them. ``streams`` are the names of those that there are.
     """
     active = [ActiveQueries.read(log, before.blueprint)]
     number = before.number + 1
@@ -58,15 +69,23 @@ def resume_from_log(log: Checkpoint, queries: Given, restore: Restore, before: M
     sinks = {name: _known_sink(log, name, one, queries, restore) for name, one in requests.items()}
     stops = log.stops()
     begin = {name: given for name, given in queries.items() if _is_new(name, given[0], last, stops)}
-    sinks |= {name: sink for name, (_, sink) in begin.items() if name not in sinks}
+    asked = {name: QueryRequest.from_dict(one) for name, one in log.requested.waiting(number - 1).items()}
+    _check_readable(log, asked, streams)
+    begin |= {
+        name: (request, _known_sink(log, name, request, queries, restore))
+        for name, request in asked.items()
+        if stops.get(name, ("", ""))[1] != request.fingerprint
+    }
+    sinks |= {name: sink for name, (_, sink) in begin.items()}
     failed = {name: f"failed: {why}" for name, why in before.failed.items()}
     stopped = {
         n: why
         for n, (why, what) in stops.items()
         if n in last.requests and last.requests[n].fingerprint == what
     }
-    stop = {name: why for name, why in {**stopped, **failed}.items() if name in last.requests}
-    return Resumed(active[0], requests, sinks, begin, stop)
+    replaced = dict.fromkeys(asked, "stopped")  # else their names would not have been free
+    stop = {name: why for name, why in {**replaced, **stopped, **failed}.items() if name in last.requests}
+    return Resumed(active[0], requests, sinks, begin, stop, number - 1)
 
 
 def _is_new(
@@ -75,6 +94,18 @@ def _is_new(
     """Whether a query is to begin: it does not run, and was not stopped before, not even before it had begun."""
     known = (active_queries.former.get(name), stops.get(name, ("", ""))[1])
     return name not in active_queries.requests and request.fingerprint not in known
+
+
+def _check_readable(log: Checkpoint, asked: Mapping[str, QueryRequest], streams: Collection[str]) -> None:
+    """Refuse to leave out a query that was asked for because a stream of it is not there any more."""
+    for name, request in asked.items():
+        for stream in read_streams(request.query):
+            if stream.name not in streams:
+                place = log.storage.locate("")
+                raise StateError(
+                    f"{place} knows a query {name}, which was asked for and reads stream {stream.name}",
+                    hint=f"register stream {stream.name} again",
+                )
 
 
 def _known_sink(log: Checkpoint, name: str, request: QueryRequest, queries: Given, restore: Restore) -> Sink:

@@ -21,12 +21,13 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from weft.paths import own_python
 
 __all__ = ["ArchivePlace", "archive_options", "archive_place", "make_archive_later"]
 
@@ -135,13 +136,7 @@ def _begin(place: ArchivePlace) -> None:
     with suppress(Exception):
         _makers.append(
             subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "weft.runtime.spark.class_archive_maker",
-                    str(place.folder),
-                    place.key,
-                ],
+                own_python("weft.runtime.spark.class_archive_maker", str(place.folder), place.key),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

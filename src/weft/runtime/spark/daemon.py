@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import Any
 
 __all__ = ["main"]
 
@@ -31,19 +33,42 @@ def main() -> None:
         _load()
     if _threads() != 1:
         os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])
-    from pyspark.daemon import manager
+    import pyspark.daemon
 
-    manager()
+    pyspark.daemon.worker = _end_quietly(pyspark.daemon.worker)
+    pyspark.daemon.manager()
+
+
+def _end_quietly(worker: Callable[..., Any]) -> Callable[..., Any]:
+    """PySpark's worker, which ends without a word if Spark is gone: it would print where it was when that happened.
+
+    With any other code than that of an error, PySpark would go on using the worker, which would fail again at once,
+    for ever.
+    """
+
+    def run(*args: Any) -> Any:
+        try:
+            return worker(*args)
+        except (BrokenPipeError, ConnectionResetError):
+            return 1
+
+    return run
 
 
 def _load() -> None:
-    sys.path[:] = _without_archives(sys.path)
+    sys.path[:] = _without_archives(_working_directory_last(sys.path))
     for name, value in _ONE_THREAD.items():
         os.environ.setdefault(name, value)
     import pyspark.worker  # noqa: F401
 
     import weft.runtime.spark.jobs
     import weft.runtime.spark.resident_task  # noqa: F401
+
+
+def _working_directory_last(path: list[str]) -> list[str]:
+    """The path with the working directory at its end: users' modules are found there, and take no library's place."""
+    here = os.getcwd()
+    return [*(entry for entry in path if entry not in ("", ".", here)), here]
 
 
 def _without_archives(path: list[str]) -> list[str]:

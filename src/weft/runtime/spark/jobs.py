@@ -9,6 +9,7 @@ added.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from weft.runtime.loop.executor import Pieces
+from weft.runtime.spark.java_death import naming_java_death
 from weft.runtime.spark.room import tasks_on_cluster
 from weft.runtime.task.collecting import Merge, collect_task
 from weft.runtime.task.job import Job, Setup
@@ -60,10 +62,15 @@ class JobsExecutor:
     def start(self, setup: Setup) -> None:  # noqa: ARG002
         """Count the cores; every job carries what it needs."""
         if self.limit is not None:
-            self.tasks = tasks_on_cluster(self.spark, self.limit)
+            with naming_java_death(self.spark):
+                self.tasks = tasks_on_cluster(self.spark, self.limit)
 
     def run(self, job: Job, pieces: Pieces, hops: int) -> list[Message]:
         """Run one batch as one job."""
+        with naming_java_death(self.spark):
+            return self._run(job, pieces, hops)
+
+    def _run(self, job: Job, pieces: Pieces, hops: int) -> list[Message]:
         lean = job.for_task()
         tasks = self.spark.range(0, self.readers, 1, self.readers)
         frame = tasks.mapInArrow(_past_reader(lean) if job.boundary else _reader(lean, pieces), _ROW)
@@ -74,9 +81,10 @@ class JobsExecutor:
 
     def collect(self, job: Job, merges: Sequence[Sequence[Merge]]) -> list[Message]:
         """Merge ranges of ordered results, as one job."""
-        tasks = self.spark.range(0, len(merges), 1, len(merges))
-        frame = tasks.mapInArrow(_collector(job.for_task(), merges), _ROW)
-        return self._collect(frame, job, "order of batch")
+        with naming_java_death(self.spark):
+            tasks = self.spark.range(0, len(merges), 1, len(merges))
+            frame = tasks.mapInArrow(_collector(job.for_task(), merges), _ROW)
+            return self._collect(frame, job, "order of batch")
 
     def _collect(self, frame: DataFrame, job: Job, what: str = "batch") -> list[Message]:
         what = "boundary before batch" if job.boundary else what
@@ -84,7 +92,8 @@ class JobsExecutor:
         try:
             return [message for batch in frame.toArrow().to_batches() for message in read_rows(batch)]
         finally:
-            self.spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]
+            with suppress(Exception):  # where Java is dead, the error above says more
+                self.spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]
 
     def close(self) -> None:
         """Do nothing: nothing stays between two jobs."""

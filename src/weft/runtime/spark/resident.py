@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from weft.runtime.loop.config import Describe
 from weft.runtime.loop.executor import NoRoomError, Pieces
 from weft.runtime.spark.channel import parts_of
+from weft.runtime.spark.java_death import naming_java_death
 from weft.runtime.spark.resident_stage import SILENCE, Place, Stage, TaskLostError
 from weft.runtime.spark.room import Room, tasks_on_cluster
 from weft.runtime.spark.session import slots_of
@@ -87,9 +88,10 @@ class ResidentExecutor:
 
     def start(self, setup: Setup) -> None:
         """Begin a new stage; one that runs already is ended."""
-        count = self._next_count()
-        self._end()
-        self._stage = self._new_stage(setup, count)
+        with naming_java_death(self.spark):
+            count = self._next_count()
+            self._end()
+            self._stage = self._new_stage(setup, count)
         self.tasks, self._lost, self._began = self._stage.tasks, 0, True
         if self.tasks < self._most:
             _LOG.info("%d resident tasks of %d have begun", self.tasks, self._most)
@@ -143,10 +145,11 @@ class ResidentExecutor:
         """What tasks answer; an error if they are lost."""
         if self._stage is None:
             raise TaskLostError("no tasks have been started")
-        try:
-            return ask(self._stage)
-        except OSError as error:
-            raise TaskLostError(self._stage.why(str(error))) from None
+        with naming_java_death(self.spark):
+            try:
+                return ask(self._stage)
+            except OSError as error:
+                raise TaskLostError(self._stage.why(str(error))) from None
 
     def _run(self, stage: Stage, job: Job, pieces: Pieces, hops: int) -> list[Message]:
         heads = [

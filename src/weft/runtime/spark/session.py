@@ -85,6 +85,7 @@ def create_spark(
         settings |= _CLUSTER
     if preload and find_spec("weft") is not None and (local is None or _is_own_python()):
         settings["spark.python.daemon.module"] = "weft.runtime.spark.daemon"
+        settings["spark.executorEnv.PYTHONSAFEPATH"] = "1"  # the daemon puts the working directory last
     builder = SparkSession.builder.master(master).appName("weft")
     for name, value in settings.items():
         builder = builder.config(name, value)

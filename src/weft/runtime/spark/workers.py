@@ -8,6 +8,7 @@ or set.
 
 from __future__ import annotations
 
+import atexit
 import json
 import re
 import sys
@@ -25,6 +26,7 @@ from weft.version import __version__
 
 __all__ = ["check_workers", "start_workers"]
 
+PATIENCE = 30.0  # seconds that a process which ends waits for workers that are just starting
 _STARTED: dict[str, Future[list[str]]] = {}  # what workers report, by application
 _SET = "or set PYSPARK_PYTHON to a Python that has it before Spark is started"
 
@@ -34,7 +36,9 @@ def start_workers(spark: SparkSession) -> None:
     application = str(spark.sparkContext.applicationId)
     if application not in _STARTED:
         reports = _STARTED[application] = Future()
-        Thread(target=_start, args=(spark, reports), daemon=True).start()
+        starting = Thread(target=_start, args=(spark, reports), daemon=True)
+        starting.start()
+        atexit.register(starting.join, PATIENCE)  # Python aborts if it ends while a thread reads from Spark
 
 
 def check_workers(spark: SparkSession, shipped: str = "") -> None:

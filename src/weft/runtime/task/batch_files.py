@@ -2,8 +2,8 @@
 
 Guarantees: every task of every machine and the driver reach them under one name, also after the task that wrote them
 was lost; they are deleted when the batch is committed. A file has batches of the same columns, as they were written.
-Files with results that are held back outlive their batch; the name of such a file ends in its checksum, so that damage
-is noticed.
+Files with results that are held back, or kept for a sink that cannot take them, outlive their batch; the name of such a
+file ends in its checksum, so that damage is noticed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow as pa
 from weft.errors import StateError
 from weft.runtime.log.batch_folder import EXCHANGE
 from weft.runtime.log.checkpoint import BUCKETS
-from weft.storage.storage import Memory, Storage
+from weft.storage.storage import Memory, Storage, checkpoint_writes
 
 __all__ = ["ResultFiles", "read_file", "read_held", "write_file", "write_held"]
 
@@ -39,10 +39,11 @@ def write_file(storage: Storage, number: int, batches: Sequence[pa.RecordBatch])
     if path is None:
         storage.put(name, _encoded(batches).to_pybytes())
         return name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batches[0].schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
+    with checkpoint_writes(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batches[0].schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
     return name
 
 
@@ -69,7 +70,10 @@ def read_file(storage: Storage, name: str, *, keep: bool = False) -> list[pa.Rec
             name
         )  # what was just fetched into memory is mapped from the cache, if it is there
     if data is None:
-        raise FileNotFoundError(f"{storage.locate(name)} with results of a batch is gone")
+        raise StateError(
+            f"{storage.locate(name)} with results of a batch is gone",
+            hint="start the session again, which repeats the batch",
+        )
     return _decoded(data)
 
 
@@ -120,36 +124,36 @@ class ResultFiles:
             self.storage.delete(name)
 
 
-def write_held(storage: Storage, number: int, run: pa.RecordBatch) -> str:
-    """Write a sorted run of results that are held back, under a name that no other attempt has; return the name."""
+def write_held(storage: Storage, number: int, batches: Sequence[pa.RecordBatch]) -> str:
+    """Write results that outlive their batch to a file, under a name that no other attempt has; return the name."""
     stem = f"{number}-held-{uuid.uuid4().hex}"
     if isinstance(storage, Memory):
-        storage.objects[f"{BUCKETS}/{stem}"] = run
+        storage.objects[f"{BUCKETS}/{stem}"] = list(batches)
         return stem
-    data = _encoded([run]).to_pybytes()
+    data = _encoded(batches).to_pybytes()
     name = f"{stem}-{zlib.crc32(data):08x}"
     storage.put(f"{BUCKETS}/{name}", data)
     return name
 
 
-def read_held(storage: Storage, name: str) -> pa.RecordBatch:
-    """The run of results in a file that `write_held` named."""
+def read_held(storage: Storage, name: str) -> list[pa.RecordBatch]:
+    """The results in a file that `write_held` named."""
     entry = f"{BUCKETS}/{name}"
     if isinstance(storage, Memory):
-        return storage.objects[entry]
+        found: list[pa.RecordBatch] = storage.objects[entry]
+        return found
     try:
         data = storage.open_local(entry)
         if data is None:
             raise OSError("it is not there")
         if f"{_checksum_of(storage, entry, data):08x}" != name.rpartition("-")[2]:
             raise OSError("its checksum is wrong")
-        (run,) = _decoded(data)
+        return _decoded(data)
     except (OSError, pa.ArrowException) as error:
         raise StateError(
             f"{storage.locate(entry)} with results that wait is missing or damaged: {error}",
             hint="restore it, or use a new checkpoint directory",
         ) from None
-    return run
 
 
 def _checksum_of(storage: Storage, entry: str, data: pa.Buffer) -> int:

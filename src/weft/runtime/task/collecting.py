@@ -10,6 +10,7 @@ the same. A query whose sink fails here fails alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from weft.bucket.columns import longs
 from weft.errors import WeftError
 from weft.kernels.ages import ages_of_times
 from weft.ports.punctuation import MOST, Punctuations
-from weft.ports.sink import PartOpener, PartWriter
+from weft.ports.sink import PartOpener, PartSink, PartWriter
 from weft.runtime.hop.sorting import key_count
 from weft.runtime.log.values import HeldRun
 from weft.runtime.task.batch_files import ResultFiles, read_file, read_held, write_file, write_held
@@ -28,6 +29,7 @@ from weft.runtime.task.collected import Collected
 from weft.runtime.task.job import Job
 from weft.runtime.task.messages import Message
 from weft.runtime.task.reports import FailedQuery, TaskError
+from weft.runtime.task.sink_errors import sink_error
 from weft.runtime.task.sorted_runs import (
     RunSlice,
     SortedRun,
@@ -103,18 +105,22 @@ def collect(job: Job, merge: Merge, memory: InMemory | None = None) -> Collected
     known = memory.runs if memory is not None else {}
     opened = [RunSlice.of_run(run, _opened(job, run, known)) for run in merge.runs]
     whole = _Range(job, merge, opened, memory)
+    if merge.stay:
+        return whole.hold_back()
+    sink = job.sinks.get(merge.query)
     try:
-        return whole.hold_back() if merge.stay else whole.give_out()
-    except Exception as error:  # only the query of this sink fails; the others go on
-        return FailedQuery.because_of(merge.query, error)
+        return whole.give_out(sink)
+    except Exception as error:  # only the query of this sink is concerned; the others go on
+        if sink is None:
+            raise
+        return FailedQuery.because_of(merge.query, sink_error(merge.query, sink, error))
 
 
 def _opened(job: Job, run: SortedRun, known: Mapping[str, pa.RecordBatch]) -> pa.RecordBatch:
     if run.name in known:
         return known[run.name]
-    if run.held:
-        return read_held(job.setup.storage, run.name)
-    (batch,) = read_file(job.setup.storage, run.name)
+    read = read_held if run.held else read_file
+    (batch,) = read(job.setup.storage, run.name)
     return batch
 
 
@@ -140,17 +146,16 @@ class _Range:
         """Write the rows, with their times, to files that outlive the batch."""
         job, merge, held = self.job, self.merge, []
         for run in merged_portions(self._slices(), self._keys, job.limits.portion_bytes, keep=True):
-            name, sample = write_held(job.setup.storage, job.number, run), sample_of(run)
+            name, sample = write_held(job.setup.storage, job.number, [run]), sample_of(run)
             held.append(HeldRun(name, 0, run.num_rows, sample[0], run.nbytes, sample, job.number))
         return Collected(merge.query, merge.place, held=tuple(held))
 
-    def give_out(self) -> Collected:
-        """Write the rows to the sink, or to files for the driver."""
+    def give_out(self, sink: PartSink | None) -> Collected:
+        """Write the rows to the sink that tasks write to, or to files for the driver."""
         job, merge, slices = self.job, self.merge, self._slices()
         rows = sum(one.num_rows for one in slices)
         ahead = sum(one.start - run.first for one, run in zip(slices, merge.runs, strict=True))
         marks = self._punctuations(slices, merge.rows + ahead, rows)
-        sink = job.sinks.get(merge.query)
         part = isinstance(sink, PartOpener)
         writer: PartWriter | ResultFiles | InMemory
         if isinstance(sink, PartOpener):
@@ -164,7 +169,8 @@ class _Range:
                 writer.write(marks.on_batch(batch) if part else batch)
             closed = "" if isinstance(writer, InMemory) else writer.close()
         except BaseException:
-            writer.abort()
+            with suppress(OSError):
+                writer.abort()
             raise
         name, files = (closed, ()) if isinstance(closed, str) else ("", tuple(closed))
         ages, cuts = self._ages(slices), self._cuts()

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from weft.runtime.task.messages import Message
 from weft.runtime.task.parcel_server import fetch_parcel
+from weft.storage.storage import checkpoint_writes
 
 __all__ = ["Exchange", "Packed", "Sender", "SentParcel"]
 
@@ -108,7 +109,8 @@ class Exchange:
     def new_path(self) -> str:
         """A new path in the folder, which is made if it does not exist."""
         if self.folder is not None and not os.path.isdir(self.folder):
-            os.makedirs(self.folder, exist_ok=True)
+            with checkpoint_writes(self.folder):
+                os.makedirs(self.folder, exist_ok=True)
         return f"{self.folder}/{uuid.uuid4().hex}"
 
     def pack(self, *batches: pa.RecordBatch) -> Packed:
@@ -118,7 +120,11 @@ class Exchange:
         if self.folder is None or sum(batch.nbytes for batch in batches) < SMALL:
             return Packed(INLINE, _stream(batches))
         path = self.new_path()
-        with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, batches[0].schema) as writer:
+        with (
+            checkpoint_writes(path),
+            pa.OSFile(path, "wb") as file,
+            pa.ipc.new_stream(file, batches[0].schema) as writer,
+        ):
             for batch in batches:
                 writer.write_batch(batch)
         return Packed.in_file(path, self.origin)

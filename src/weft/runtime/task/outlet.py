@@ -3,12 +3,14 @@
 Guarantees: parcels and results leave the task's memory as they are found (design, D14): rows of an edge are held until
 there is a portion of them, and then packed, one parcel for each task that receives some; results go into the parts that
 their sinks write, into sorted runs if they are ordered, or into files for the driver. Every parcel names its sender, so
-that receivers can sort by that. Of a query that failed in the task no results are reported, and no part is left behind.
+that receivers can sort by that. Of a query that failed in the task, or whose sink did, no results are reported, and no
+part is left behind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
@@ -28,6 +30,7 @@ from weft.runtime.task.exchange import SMALL, Packed, Sender, SentParcel
 from weft.runtime.task.job import Job
 from weft.runtime.task.messages import Message
 from weft.runtime.task.reports import Answers, Calls, FailedQuery, KeyCensus, Results, RunsFound, StepCounts
+from weft.runtime.task.sink_errors import sink_error
 from weft.runtime.task.sorted_spill import SortedSpill
 from weft.runtime.task.spill import Spill
 
@@ -51,6 +54,7 @@ class TaskOutlet:
     _held: dict[str, list[Parcel]] = field(default_factory=dict)  # by edge
     _bytes: dict[str, int] = field(default_factory=dict)
     _writers: dict[str, Writer] = field(default_factory=dict)  # by query
+    _refused: dict[str, Exception] = field(default_factory=dict)  # by query whose sink failed
 
     def __enter__(self) -> TaskOutlet:
         return self
@@ -101,9 +105,29 @@ class TaskOutlet:
 
     def give(self, query: str, rows: pa.RecordBatch) -> None:
         """Write results to the part of their sink, to a sorted run, or to a file for the driver."""
-        if query not in self._writers:
-            self._writers[query] = self._writer(query, self.job.sinks.get(query))
-        self._writers[query].write(rows)
+        if query in self._refused:
+            return
+        sink = self.job.sinks.get(query)
+        with self._noting(query, sink if isinstance(sink, PartOpener) else None):
+            if query not in self._writers:
+                self._writers[query] = self._writer(query, sink)
+            self._writers[query].write(rows)
+
+    @contextmanager
+    def _noting(self, query: str, sink: PartSink | None) -> Iterator[None]:
+        """A context in which an error of a query's sink is noted, and its other results are dropped.
+
+        Without a sink, results are on their way through the checkpoint, whose errors are raised.
+        """
+        try:
+            yield
+        except Exception as error:
+            if sink is None:
+                raise
+            self._refused[query] = sink_error(query, sink, error)
+            if (writer := self._writers.pop(query, None)) is not None:
+                with suppress(Exception):
+                    writer.abort()
 
     def _writer(self, query: str, sink: PartSink | None) -> Writer:
         job, size = self.job, self.job.limits.portion_bytes
@@ -133,19 +157,18 @@ class TaskOutlet:
     def _answers(self, outcome: Outcome) -> Iterator[Message]:
         """Reports of results: the parts that were written, results for the driver, their counts, and failed queries."""
         parts, failed = dict[str, str](), dict(outcome.failed)
-        for query in list(self._writers):
-            writer = self._writers.pop(query)
+        for query, writer in list(self._writers.items()):
             if query in failed:
-                writer.abort()
-                continue
-            try:
-                if isinstance(writer, ResultFiles | SortedSpill):
-                    yield from self._results(query, writer)
-                else:
-                    parts[query] = self._part(query, writer)
-            except Exception as error:  # only the query of this sink fails; the others go on
-                writer.abort()
-                failed[query] = error
+                self._writers.pop(query).abort()
+            elif isinstance(writer, ResultFiles | SortedSpill):
+                yield from self._results(query, writer)
+                self._writers.pop(query)
+            else:
+                batches = _spilled(writer)
+                with self._noting(query, self.job.sinks[query]):
+                    parts[query] = self._part(query, writer, batches)
+                    self._writers.pop(query)
+        failed = {**self._refused, **failed}
         if outcome.counts or parts:
             ages = outcome.latency.latencies()
             yield Answers(outcome.counts, outcome.closed, parts, ages).to_message(self._at)
@@ -164,14 +187,20 @@ class TaskOutlet:
         packed = self.job.exchange.pack(*few) if few else Packed.nothing()
         yield Results(query, self.sender, packed, tuple(writer.close())).to_message(self._at)
 
-    def _part(self, query: str, writer: PartWriter | Spill) -> str:
+    def _part(self, query: str, writer: PartWriter | Spill, batches: list[pa.RecordBatch]) -> str:
         """Finish the part of a sink and return its name; a sink that cannot write bit by bit gets all results now."""
         if not isinstance(writer, Spill):
             return writer.close()
-        batches = [batch for packed in writer.close() for batch in packed.batches()]
         name = self.job.sinks[query].write_part(self.job.number, self._at, batches)
         writer.abort()  # it is in the sink now
         return name
+
+
+def _spilled(writer: PartWriter | Spill) -> list[pa.RecordBatch]:
+    """All results that were collected for a sink that cannot write bit by bit."""
+    if not isinstance(writer, Spill):
+        return []
+    return [batch for packed in writer.close() for batch in packed.batches()]
 
 
 def _owners(held: list[Parcel]) -> Ints | None:

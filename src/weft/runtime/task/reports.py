@@ -15,7 +15,7 @@ from typing import Any, get_args
 import pyarrow as pa
 
 from weft import errors
-from weft.errors import FunctionError, WeftError
+from weft.errors import FunctionError, SinkError, SourceError, WeftError
 from weft.kernels.expr.user_functions import CallCounts
 from weft.runtime.hop.census import Census, TooMany
 from weft.runtime.hop.outcome import StepCount
@@ -58,12 +58,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class PartRead(EncodedReport):
-    """A part of a stream was read: how many good records it had, and how many that were set aside."""
+    """A part of a stream was read: good records, those set aside, the last event time of the good ones, and where."""
 
     kind = "read"
     stream: str
     rows: int
     malformed: int
+    newest: int | None = None
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class BadRecord(EncodedReport):
 class InputAdmitted(EncodedReport):
     """Tuples of an input were admitted: how many, how many were late or had no time, their first and last time.
 
-    ``task`` is the number of the read task.
+    ``task`` is the number of the read task. ``behind`` the watermark are the late ones, whether dropped or joined.
     """
 
     kind = "input"
@@ -98,6 +100,7 @@ class InputAdmitted(EncodedReport):
     oldest: int | None = None
     newest: int | None = None
     task: int = 0
+    behind: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,21 +267,32 @@ class CacheCounted(EncodedReport):
 
 @dataclass(frozen=True, slots=True)
 class FailedQuery(EncodedReport):
-    """A query that could not be answered, and why; ``function`` is what a user's function said, if one failed."""
+    """A query that could not be answered, and why; ``function`` is what a user's function said, if one failed.
+
+    With ``sink``, there is an answer, and its sink cannot take it now.
+    """
 
     kind = "failed"
     query: str
     message: str
     function: str | None = None
     hint: str | None = None
+    sink: bool = False
 
     @classmethod
     def because_of(cls, query: str, error: Exception) -> FailedQuery:
         """The report of a query that failed with an error."""
+        if isinstance(error, SinkError):
+            return cls(query, error.message, hint=error.hint, sink=True)
         message = f"{type(error).__name__}: {error}"
         if isinstance(error, FunctionError):
             return cls(query, message, error.message, error.hint)
         return cls(query, message)
+
+    @property
+    def refused(self) -> SinkError | None:
+        """The error of the sink, if it is the sink that failed."""
+        return SinkError(self.message, hint=self.hint) if self.sink else None
 
     @property
     def broken(self) -> FunctionError | None:
@@ -294,15 +308,19 @@ class TaskError(EncodedReport):
     type: str
     message: str
     hint: str | None = None
+    stream: str | None = None
 
     @classmethod
     def from_error(cls, error: WeftError) -> TaskError:
         """The report of an error that a task met."""
-        return cls(type(error).__name__, error.message, error.hint)
+        stream = error.stream if isinstance(error, SourceError) else None
+        return cls(type(error).__name__, error.message, error.hint, stream)
 
     @property
     def error(self) -> WeftError:
         """The error to raise in the driver; a `SqlError`, which would need the SQL text, becomes a `WeftError`."""
+        if self.stream is not None:
+            return SourceError(self.message, hint=self.hint, stream=self.stream)
         return _ERRORS.get(self.type, WeftError)(self.message, hint=self.hint)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from weft.runtime.task.exchange import Exchange, Packed
+from weft.storage.storage import checkpoint_writes
 
 __all__ = ["Spill"]
 
@@ -41,12 +42,13 @@ class Spill:
         if self.exchange.folder is None:
             self._packed.append(self.exchange.pack(*self._held))
         else:
-            if self._writer is None:
-                self._path = self.exchange.new_path()
-                self._file = pa.OSFile(self._path, "wb")
-                self._writer = pa.ipc.new_stream(self._file, self._held[0].schema)
-            for batch in self._held:
-                self._writer.write_batch(batch)
+            self._path = self._path or self.exchange.new_path()
+            with checkpoint_writes(self._path):
+                if self._writer is None:
+                    self._file = pa.OSFile(self._path, "wb")
+                    self._writer = pa.ipc.new_stream(self._file, self._held[0].schema)
+                for batch in self._held:
+                    self._writer.write_batch(batch)
         self._held, self._bytes = [], 0
 
     def close(self) -> list[Packed]:

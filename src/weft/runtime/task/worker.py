@@ -27,8 +27,9 @@ from time import perf_counter
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from weft.errors import WeftError
+from weft.errors import SourceError, WeftError
 from weft.kernels.ages import Classes
 from weft.kernels.expr.user_functions import calling
 from weft.ports.source import Part
@@ -110,12 +111,18 @@ class _Reading:
             if is_table_part(part):
                 tables.setdefault(stream, []).append(read_table_part(setup.storage, part, columns[stream]))
                 continue
-            event_time = setup.streams[stream].event_time
-            found = setup.sources[stream].read(stream, part, event_time, columns[stream])
+            event_time, latest = setup.streams[stream].event_time, self.job.plan.latest.get(stream)
+            try:
+                found = setup.sources[stream].read(stream, part, event_time, columns[stream], latest)
+            except SourceError as error:
+                error.stream = stream
+                raise
             tables.setdefault(stream, []).append(found.batch)
             if self.job.plan.ages.get(stream, ZERO) is None:
                 ages.setdefault(stream, []).append(ages_of_rows(part, found, self.job.plan.now))
-            yield PartRead(stream, found.batch.num_rows, len(found.bad)).to_message(self._at)
+            set_aside = sum(1 + bad.more for bad in found.bad)
+            told = (_newest(found.batch, event_time), part.place)
+            yield PartRead(stream, found.batch.num_rows, set_aside, *told).to_message(self._at)
             for bad in found.bad:
                 yield BadRecord(bad.to_json().encode(errors="surrogatepass")).to_message(self._at)
         for stream, batches in tables.items():
@@ -163,13 +170,21 @@ class _Reading:
             for sample in outcome.values:
                 yield ValuesSampled(sample).to_message(self._at)
             found = (one.late, one.untimed, one.oldest, one.newest)
-            yield InputAdmitted(alias, rows, *found, self.task).to_message(self._at)
+            yield InputAdmitted(alias, rows, *found, self.task, one.behind).to_message(self._at)
 
     def _dealt(self, program: ExecutableGraph) -> dict[str, int]:
         """The partition to go on with when dealing out tuples, by store; each task began with another partition."""
         known = self.job.before.dealt
         stores = [store.identity for store in program.stores.values()]
         return {store: self.task + known.get(store, {}).get(str(self.task), 0) for store in stores}
+
+
+def _newest(batch: pa.RecordBatch, event_time: str | None) -> int | None:
+    """The last event time of a batch; None if it has none."""
+    if event_time is None or not batch.num_rows:
+        return None
+    newest: int | None = pc.max(batch.column(event_time)).value
+    return newest
 
 
 def past_task(job: Job, task: int) -> Iterator[Message]:

@@ -6,19 +6,19 @@ Guarantees: it says what `SessionHub` says. Every error is a problem document. I
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Response
 from fastapi.responses import PlainTextResponse
 
 import weft
 from weft.service.api.guard import Guard, GuardSettings
 from weft.service.api.live import LiveResults
+from weft.service.api.methods import KnownMethods
 from weft.service.api.metrics import Metrics
 from weft.service.api.openmetrics import MEDIA
-from weft.service.api.problems import PROBLEMS, Problem, handle_problems, problem_response
+from weft.service.api.problems import PROBLEMS, Problem, handle_problems
 from weft.service.api.queries import queries_router
 from weft.service.api.sessions import session_router
 from weft.service.api.shared_answers import SharedAnswers
@@ -47,20 +47,6 @@ class _App(FastAPI):
         return super().openapi()
 
 
-_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
-
-
-def _allowed(app: FastAPI, path: str) -> set[str]:
-    """The methods by which a path can be asked for."""
-    found = app.openapi()["paths"].items()
-    return {
-        method.upper()
-        for template, methods in found
-        if re.fullmatch(re.sub(r"\\{[^}]*\\}", "[^/]+", re.escape(template)), path)
-        for method in methods
-    }
-
-
 @dataclass(frozen=True, slots=True)
 class Service:
     """The application as it is served, behind its guard; ``app`` is what a page is mounted into."""
@@ -81,7 +67,9 @@ def make_service(hub: SessionHub, settings: GuardSettings | None = None) -> Serv
         docs_url=None,
         redoc_url=None,
     )
-    live = LiveResults(hub, hub.pipeline.serving.live_readers)
+    settings, serving = settings or GuardSettings(), hub.pipeline.serving
+    each = serving.live_readers if settings.tokens is None else serving.live_readers_each
+    live = LiveResults(hub, serving.live_readers, each)  # without tokens, all clients are this machine
     metrics = Metrics(hub, lambda: live.readers)
     handle_problems(app)
     every = APIRouter(prefix=PREFIX)
@@ -94,15 +82,5 @@ def make_service(hub: SessionHub, settings: GuardSettings | None = None) -> Serv
         """All metrics, as OpenMetrics writes them, for Prometheus."""
         return Response(metrics.text(), media_type=MEDIA)
 
-    @app.api_route("/api/{rest:path}", methods=_METHODS, include_in_schema=False)
-    def unknown(request: Request) -> Response:
-        """What is not there, or not by this method; a page that is mounted would answer else."""
-        allowed = sorted(_allowed(app, request.url.path))
-        if not allowed:
-            return problem_response(404, f"{request.method} {request.url.path}: there is nothing")
-        return problem_response(
-            405, f"{request.method} is not supported here", headers={"Allow": ", ".join(allowed)}
-        )
-
-    shared = SharedAnswers(app, lambda: hub.changes)
-    return Service(app, Guard(shared, settings or GuardSettings(), metrics.request), live, metrics)
+    shared = SharedAnswers(KnownMethods(app), lambda: hub.changes)
+    return Service(app, Guard(shared, settings, metrics.request), live, metrics)

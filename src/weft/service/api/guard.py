@@ -3,14 +3,14 @@
 Guarantees: a request that is addressed to another host, comes from another site, has no token where one is demanded, or
 is too large or too frequent is refused with a problem document, before any of it is looked at further. A token that may
 only read changes nothing. Whoever opens the page without a token is asked for it by a form. No answer can be framed,
-sniffed or read by other sites; those of the API are not cached.
+sniffed or read by other sites, and the page loads nothing from elsewhere; answers of the API are not cached.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -38,6 +38,22 @@ HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
+)
+POLICY = b"content-security-policy"
+NOTHING = b"default-src 'none'; frame-ancestors 'none'"
+# The page has scripts and styles in its text, and makes functions of the templates of its elements.
+OWN = b"; ".join(
+    (
+        b"default-src 'self'",
+        b"script-src 'self' 'unsafe-inline' 'unsafe-eval'",
+        b"style-src 'self' 'unsafe-inline'",
+        b"img-src 'self' data: blob:",
+        b"font-src 'self' data:",
+        b"object-src 'none'",
+        b"base-uri 'self'",
+        b"form-action 'self'",
+        b"frame-ancestors 'none'",
+    )
 )
 
 
@@ -72,8 +88,8 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                own = [*HEADERS, *([(b"cache-control", b"no-store")] if _is_api(scope) else [])]
-                message = {**message, "headers": [*message.get("headers", ()), *own]}
+                given = list(message.get("headers", ()))
+                message = {**message, "headers": [*given, *_own_headers(scope, given)]}
             await send(message)
 
         try:
@@ -120,7 +136,7 @@ class Guard:
         client = self._client(scope, headers)
         if client is None:
             return self._too_often(f"unknown {_address(scope)}") or self._unknown(scope)
-        scope.setdefault("state", {})["access"] = client.access
+        scope.setdefault("state", {}).update(access=client.access, client=client.key)
         refused = self._too_often(client.key) if _is_api(scope) else None
         if refused is not None:
             return refused
@@ -175,6 +191,15 @@ class Guard:
         except asyncio.TimeoutError:
             return b"", problem_response(400, f"the body did not come within {BODY_SECONDS:g} seconds")
         return b"".join(parts), None
+
+
+def _own_headers(scope: Scope, given: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    """What every answer says to browsers; one that has a policy of its own keeps it."""
+    yield from HEADERS
+    if _is_api(scope):
+        yield b"cache-control", b"no-store"
+    if all(name.lower() != POLICY for name, _ in given):
+        yield POLICY, NOTHING if _is_api(scope) else OWN
 
 
 def _address(scope: Scope) -> str:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from weft.errors import WeftError
 from weft.service.hub.hub import SessionHub
-from weft.service.hub.refusals import NotReadyError
+from weft.service.hub.refusals import BusyError, NotReadyError
 from weft.service.hub.results import ResultsPage
 
 __all__ = ["LiveResults"]
@@ -70,10 +71,11 @@ class _Topic:
 
 
 class LiveResults:
-    """Who follows results live: at most so many readers, for one event loop."""
+    """Who follows results live: at most so many readers, and so many of ``each`` client, for one event loop."""
 
-    def __init__(self, hub: SessionHub, most: int) -> None:
-        self._hub, self._most = hub, most
+    def __init__(self, hub: SessionHub, most: int, each: int) -> None:
+        self._hub, self._most, self._each = hub, most, each
+        self._clients: Counter[str] = Counter()
         self._topics: dict[str, _Topic] = {}
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -83,15 +85,20 @@ class LiveResults:
         """How many follow."""
         return sum(topic.readers for topic in self._topics.values())
 
-    def open(self, name: str, after: int, origin: str | None) -> AsyncIterator[bytes]:
+    def open(self, name: str, after: int, origin: str | None, client: str = "") -> AsyncIterator[bytes]:
         """The events of a query from a result on; refused at once if it has none, or if there are too many readers."""
         first = self._hub.results(name, after, PAGE, origin=origin)
         if self._closed or self.readers >= self._most:
             raise NotReadyError("too many follow results live already", hint="try again later")
-        return self._events(name, first)
+        if self._clients[client] >= self._each:
+            raise BusyError(
+                f"this client follows results live {self._each} times already", hint="end one of them first"
+            )
+        return self._events(name, first, client)
 
-    async def _events(self, name: str, page: ResultsPage) -> AsyncIterator[bytes]:
+    async def _events(self, name: str, page: ResultsPage, client: str) -> AsyncIterator[bytes]:
         topic = self._join(name)
+        self._clients[client] += 1
         try:
             yield b"retry: 1000\n\n"
             if _is_empty(page):  # results may have come before the topic was told of any
@@ -115,6 +122,9 @@ class LiveResults:
                     return
         finally:
             self._leave(topic)
+            self._clients[client] -= 1
+            if not self._clients[client]:
+                del self._clients[client]
 
     def _join(self, name: str) -> _Topic:
         topic = self._topics.get(name)

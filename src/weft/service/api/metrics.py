@@ -23,7 +23,7 @@ __all__ = ["FAMILIES", "Metrics"]
 LATENCY = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0)
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 STATES = ("starting", "running", "stopping", "stopped", "failed")
-STATUSES = ("planned", "waiting", "running", "stopped")
+STATUSES = ("planned", "waiting", "running", "suspended", "stopped")
 
 # Every family, with its help; the dashboard names these.
 FAMILIES = {

@@ -55,11 +55,20 @@ class StreamBody(BaseModel):
     lateness: Duration | None = None
     late: Annotated[str, Field(max_length=100)] | None = None
     idle_after: Duration | None = None
+    ahead: Duration | None = None
 
     def stream(self) -> NewStream:
         """As the hub takes it."""
         said = self.model_dump()
         return NewStream(schema=said.pop("columns"), **said)
+
+
+class WatermarkBody(BaseModel):
+    """The time that a stream's watermark is to be."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    to: Annotated[str, Field(max_length=100, examples=["2026-01-31T12:00:00Z"])]
 
 
 class ResultsBody(BaseModel):

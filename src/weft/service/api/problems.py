@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from weft.errors import CatalogError, QueryError, SqlError, WeftError
-from weft.service.hub.refusals import ConflictError, ForbiddenError, NotFoundError, NotReadyError
+from weft.service.hub.refusals import BusyError, ConflictError, ForbiddenError, NotFoundError, NotReadyError
 
 __all__ = ["PROBLEMS", "Problem", "handle_problems", "problem_of", "problem_response"]
 
@@ -48,6 +48,7 @@ _STATUS: tuple[tuple[type[WeftError], int], ...] = (
     (ConflictError, 409),
     (ForbiddenError, 403),
     (NotReadyError, 503),
+    (BusyError, 429),
 )
 
 
@@ -93,7 +94,7 @@ def problem_of(error: WeftError) -> Response:
     more: dict[str, Any] = {"stage": error.stage, "hint": error.hint}
     if isinstance(error, SqlError):
         more |= {"excerpt": error.excerpt(), "line": error.line, "start": error.start, "end": error.end}
-    headers = {"Retry-After": "1"} if status == 503 else None
+    headers = {"Retry-After": "1"} if status in (429, 503) else None
     kind = type(error).__name__ if isinstance(error, SqlError | QueryError | CatalogError) else error.stage
     return problem_response(status, error.message, type=f"urn:weft:{kind.lower()}", headers=headers, **more)
 

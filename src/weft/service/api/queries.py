@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from weft.service.api.live import LiveResults
@@ -23,9 +26,27 @@ EVENTS: dict[int | str, dict[str, Any]] = {
 Name = Annotated[str, Path(max_length=200, description="The name of a query.")]
 
 
+PLANNING = 64  # threads that wait for plans
+
+
+def _client(request: Request) -> str:
+    """By what the client of a request is told from others, as the guard has found."""
+    return str(getattr(request.state, "client", ""))
+
+
+async def _note_disconnect(request: Request, gone: threading.Event) -> None:
+    """Wait until the client of a request, all of which has come, is gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    gone.set()
+
+
 def queries_router(hub: SessionHub, live: LiveResults) -> APIRouter:
     """The operations on queries."""
     router = APIRouter(prefix="/queries", tags=["queries"], responses=PROBLEMS)
+    planning = ThreadPoolExecutor(
+        PLANNING, "weft-plan"
+    )  # its own, so that whoever waits here takes no other's place
 
     @router.get("", response_model=tuple[QueryInfo, ...])
     def queries() -> Response:
@@ -38,9 +59,18 @@ def queries_router(hub: SessionHub, live: LiveResults) -> APIRouter:
         return reply(QueryInfo, hub.create(body.query()), 201)
 
     @router.post("/plan", response_model=PlanInfo)
-    def plan(body: PlanBody) -> Response:
-        """The plan that a query would get now, and what it would share with those that run; nothing changes."""
-        return reply(PlanInfo, hub.plan(body.query()))
+    async def plan(body: PlanBody, request: Request) -> Response:
+        """The plan that a query would get now, and what it would share with those that run; nothing changes.
+
+        One plan is worked out at a time for each token; it is given up after some seconds, or when the client goes.
+        """
+        gone, loop = threading.Event(), asyncio.get_running_loop()
+        leaving = asyncio.ensure_future(_note_disconnect(request, gone))
+        try:
+            asked = (body.query(), _client(request), gone)
+            return reply(PlanInfo, await loop.run_in_executor(planning, hub.plan, *asked))
+        finally:
+            leaving.cancel()
 
     @router.delete("/{name}", status_code=202, response_model=QueryInfo)
     def stop(name: Name) -> Response:
@@ -77,6 +107,7 @@ def queries_router(hub: SessionHub, live: LiveResults) -> APIRouter:
 
     @router.get("/{name}/results/live", response_class=StreamingResponse, responses=EVENTS)
     async def follow(
+        request: Request,
         name: Name,
         after: Annotated[
             int, Query(ge=-1, le=2**62, description="Results after this number; -1: none but those to come.")
@@ -88,7 +119,7 @@ def queries_router(hub: SessionHub, live: LiveResults) -> APIRouter:
         if last_event_id is not None and last_event_id.rpartition(":")[2].isdecimal():
             origin, _, number = last_event_id.rpartition(":")
             after = int(number)
-        events = live.open(name, after, origin)
+        events = live.open(name, after, origin, _client(request))
         return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     return router

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import PlainTextResponse
 
-from weft.service.api.models import StreamBody
+from weft.service.api.models import StreamBody, WatermarkBody
 from weft.service.api.problems import PROBLEMS, problem_response
 from weft.service.api.replies import reply
 from weft.service.hub.hub import SessionHub
@@ -76,6 +76,11 @@ def session_router(hub: SessionHub) -> APIRouter:
     def remove(name: str) -> Response:
         """Follow a stream no longer that was added and that no query reads."""
         return reply(StreamInfo, hub.remove_stream(name), 202)
+
+    @router.put("/streams/{name}/watermark", status_code=202, tags=["streams"], response_model=StreamInfo)
+    def set_watermark(name: str, body: WatermarkBody) -> Response:
+        """Set a watermark that a record with a wrong time has moved, from the next batch on."""
+        return reply(StreamInfo, hub.set_watermark(name, body.to), 202)
 
     @router.get("/graph", tags=["plans"], response_model=GraphInfo)
     def graph() -> Response:

@@ -20,6 +20,7 @@ from rich.text import Text
 from weft.errors import ConfigError
 from weft.plan.figures import number
 from weft.service.client.http_client import Client, Results
+from weft.service.hub.values import QueryInfo
 
 __all__ = ["query_app"]
 
@@ -49,10 +50,16 @@ def list_queries(
     for head in ("query", "status", "results", "a second", "state", "sink"):
         table.add_column(head, justify="right" if head in ("results", "a second", "state") else "left")
     for one in client.queries():
-        figures = (f"{one.results:,}", number(one.results_per_second), f"{number(one.state_bytes)}B")
+        figures = (f"{one.results:,}", number(one.results_per_second), _state(one))
         status = f"{one.status}: {one.reason}" if one.reason and one.reason != one.status else one.status
         table.add_row(Text(one.name), Text(status), *map(Text, figures), Text(one.sink or "-"))
     Console(highlight=False).print(table)
+
+
+def _state(one: QueryInfo) -> str:
+    """What a query has of its own, and what it shares with others."""
+    shared = f" + {number(one.shared_bytes)}B shared" if one.shared_bytes else ""
+    return f"{number(one.own_bytes)}B{shared}"
 
 
 @query_app.command()

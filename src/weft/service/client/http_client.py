@@ -136,13 +136,18 @@ class Client:
         return decode(tuple[StreamInfo, ...], self._get("streams"))
 
     def add_stream(self, name: str, source: Mapping[str, Any], **given: Any) -> StreamInfo:
-        """Follow one more stream; ``columns``, ``event_time``, ``lateness``, ``late``, ``idle_after`` as given."""
+        """Follow one more stream; ``columns``, ``event_time``, ``lateness`` and others of `Session.stream` as given."""
         body = {"name": name, "source": dict(source), **given}
         return decode(StreamInfo, self._call("POST", "streams", body))
 
     def remove_stream(self, name: str) -> StreamInfo:
         """Follow a stream no longer."""
         return decode(StreamInfo, self._call("DELETE", f"streams/{quote(name, safe='')}"))
+
+    def set_watermark(self, name: str, to: str) -> StreamInfo:
+        """Set a watermark that a record with a wrong time has moved, from the next batch on."""
+        place = f"streams/{quote(name, safe='')}/watermark"
+        return decode(StreamInfo, self._call("PUT", place, {"to": to}))
 
     # Queries
 

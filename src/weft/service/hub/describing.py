@@ -16,6 +16,7 @@ from weft.plan.graph import PhysicalGraph
 from weft.plan.rules import ProbeRule, ResultRule, Rule
 from weft.planned import PlannedQuery
 from weft.ports.sink import Sink
+from weft.runtime.log.totals import StreamTotals
 from weft.runtime.observe.metrics import BatchMetrics, StepMetrics, StoreMetrics
 from weft.runtime.observe.plan_changes import PlanChange
 from weft.runtime.observe.progress import QueryProgress
@@ -102,12 +103,13 @@ def stream_info(
     readers: Sequence[str],
     seen: Seen,
     now: float,
+    counts: StreamTotals,
     unfinished: Sequence[str] = (),
 ) -> StreamInfo:
-    """A stream, with what it has brought."""
-    counts, last = seen.totals.streams.get(stream.name, StreamCounts()), seen.recent[-1:]
+    """A stream, with what it has brought: ``counts`` are its totals."""
+    newest, last = seen.totals.streams.get(stream.name, StreamCounts()).newest, seen.recent[-1:]
     mark = last[0].watermarks.get(stream.name) if last else None
-    delay, delay_of = watermark_delay(mark, counts.newest, now) if mark is not None else (None, None)
+    delay, delay_of = watermark_delay(mark, newest, now) if mark is not None else (None, None)
 
     def rows(batch: BatchFigures) -> int:
         return batch.streams[stream.name].rows if stream.name in batch.streams else 0
@@ -130,10 +132,11 @@ def stream_info(
         last[0].backlog.get(stream.name) if last else None,
         last[0].behind.get(stream.name, 0.0) if last else 0.0,
         _time(mark),
-        _time(counts.newest),
+        _time(newest),
         delay,
         delay_of,
         tuple(unfinished),
+        stream.ahead.total_seconds() if stream.ahead is not None and stream.event_time else None,
     )
 
 
@@ -146,7 +149,7 @@ def query_info(
     def results(batch: BatchFigures) -> int:
         return batch.results.get(name, 0)
 
-    running = progress.status == "running"
+    running = progress.status in ("running", "suspended")
     return QueryInfo(
         name,
         str(planned.query),
@@ -165,6 +168,8 @@ def query_info(
         rate_of(seen.recent, results, now) if running else 0.0,
         tuple(one.results[name] for one in seen.recent[-_TREND:] if name in one.results),
         progress.state,
+        progress.own_state,
+        progress.shared_state,
         progress.closed,
         progress.held,
         progress.complete_from,

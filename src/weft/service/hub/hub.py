@@ -7,14 +7,17 @@ operator's file did not allow is refused, and no code is taken.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 
-from weft.errors import CatalogError, QueryError
+from weft.errors import CatalogError, QueryError, StateError
 from weft.plan.graph import CODEC
+from weft.previewing import Preview
 from weft.service.hub.added_streams import AddedStreams
 from weft.service.hub.describing import columns_of
+from weft.service.hub.planning_lanes import PlanningLanes
 from weft.service.hub.reading import HubViews
 from weft.service.hub.refusals import ConflictError, ForbiddenError
 from weft.service.hub.values import NewQuery, NewStream, PlanInfo, QueryInfo, StreamInfo
@@ -24,6 +27,7 @@ from weft.service.pipeline.sinks import read_sink
 from weft.service.pipeline.streams import add_stream
 from weft.sinks import MemorySink, Sink
 from weft.sinks.recent import RecentSink
+from weft.wishes import Wishes
 
 __all__ = ["SessionHub"]
 
@@ -36,6 +40,7 @@ class SessionHub(HubViews):
     def __init__(self, pipeline: Pipeline) -> None:
         super().__init__(pipeline)
         self._added = AddedStreams(pipeline.checkpoint)
+        self._lanes = PlanningLanes(pipeline.serving.plan_seconds)
 
     def start(self, before: Callable[[], None] = lambda: None) -> None:
         """Plan the queries of the file, start the session and follow it; an error leaves the hub failed.
@@ -62,6 +67,7 @@ class SessionHub(HubViews):
 
     def stop(self) -> None:
         """Stop the session after the batch under way; results of it can still be read."""
+        self._lanes.close()
         self._life.stop()
 
     @contextmanager
@@ -76,17 +82,27 @@ class SessionHub(HubViews):
 
     # Queries
 
-    def plan(self, new: NewQuery) -> PlanInfo:
-        """The plan that a query would get now, and what it would share with those that run; nothing changes."""
+    def preview(self, new: NewQuery, lane: str = "", gone: threading.Event | None = None) -> Preview:
+        """The plan that a query would get now; nothing changes.
+
+        It is worked out in another process, for whoever has the ``lane`` one at a time, until ``gone`` is set or it has
+        taken too long.
+        """
+        wishes = Wishes(None, new.strategy, False, new.emit_unmatched_after, new.order, new.precision)
         with self._changing:
-            found = self.session.preview(
-                new.sql,
-                strategy=new.strategy,
-                cross=new.cross,
-                emit_unmatched_after=new.emit_unmatched_after,
-                order=new.order,
-                precision=new.precision,
-            )
+            question = self.session.preview_question(new.sql, wishes, cross=new.cross)
+        found: Preview = self._lanes.ask(question, lane, gone)
+        return found
+
+    def compare(self, sql: str, lane: str = "", gone: threading.Event | None = None) -> str:
+        """What every strategy would make of a query, the cheapest first; worked out as a preview is."""
+        with self._changing:
+            question = self.session.compare_question(sql)
+        return str(self._lanes.ask(question, lane, gone))
+
+    def plan(self, new: NewQuery, lane: str = "", gone: threading.Event | None = None) -> PlanInfo:
+        """The plan that a query would get now, and what it would share with those that run, as `preview` has it."""
+        found = self.preview(new, lane, gone)
         return PlanInfo(
             str(found.query),
             found.strategy,
@@ -169,9 +185,19 @@ class SessionHub(HubViews):
             )
         said = {name: value for name, value in asdict(new).items() if name != "name" and value is not None}
         node = Node("request", "", {**said, "source": source})
-        entry = add_stream(self.session, new.name, node, self.pipeline.allowed.root)
+        entry = add_stream(self.session, new.name, node, self.pipeline.allowed.root, enclosed=True)
         self._sources[new.name] = entry.source
         return replace(new, source=source)
+
+    def set_watermark(self, name: str, to: str) -> StreamInfo:
+        """Set the watermark of a stream from the next batch on; rows that queries have given as final stay so."""
+        found = self.stream(name)
+        with self._change():
+            try:
+                self.session.reset_watermark(name, to=to)
+            except StateError as error:
+                raise ConflictError(error.message, hint=error.hint) from None
+        return found
 
     def remove_stream(self, name: str) -> StreamInfo:
         """Follow a stream no longer that a request added and no query reads; its name stays taken."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from weft.errors import WeftError
+from weft.errors import SuspendedError, WeftError
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.service.figures import BatchFigures
 from weft.service.hub.describing import moment
@@ -63,6 +63,8 @@ class Lifecycle:
             try:
                 if self._session.await_termination(0):
                     self._enter("stopped")
+            except SuspendedError:  # queries say so themselves; the session goes on
+                pass
             except Exception as error:
                 if self.state == "running":
                     self._enter("failed", error)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from weft.errors import nearest
 from weft.plan.graph import CODEC
 from weft.planned import PlannedQuery
+from weft.runtime.log.totals import StreamTotals
 from weft.service.figures import latency_of, percentiles, rate_of
 from weft.service.hub.describing import (
     batch_info,
@@ -99,7 +100,7 @@ class HubViews:
 
     def _overview(self) -> Overview:
         seen, now = self._life.seen, time.time()
-        recent, totals = seen.recent, seen.totals
+        recent, totals = seen.recent, self.session.totals
         return Overview(
             moment(now),
             self._life.health(),
@@ -108,7 +109,7 @@ class HubViews:
             sum(one.elapsed for one in recent) / len(recent) if recent else 0.0,
             sum(one.rows for one in totals.streams.values()),
             rate_of(recent, lambda batch: batch.rows, now),
-            sum(totals.results.values()),
+            totals.results,
             rate_of(recent, lambda batch: sum(batch.results.values()), now),
             sum(store.bytes for store in recent[-1].stores) if recent else 0,
             self.streams(),
@@ -124,6 +125,7 @@ class HubViews:
 
     def _streams(self) -> tuple[StreamInfo, ...]:
         seen, now, unfinished = self._life.seen, time.time(), self.session.unfinished
+        totals = self.session.totals.streams
         readers: dict[str, list[str]] = {}
         for query in self.queries():
             for stream in query.streams if query.status != "stopped" else ():
@@ -136,6 +138,7 @@ class HubViews:
                 readers.get(name, ()),
                 seen,
                 now,
+                totals.get(name, StreamTotals()),
                 unfinished.get(name, ()),
             )
             for name in self.session.catalog.names

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from weft.errors import WeftError
 
-__all__ = ["ConflictError", "ForbiddenError", "NotFoundError", "NotReadyError"]
+__all__ = ["BusyError", "ConflictError", "ForbiddenError", "NotFoundError", "NotReadyError"]
 
 
 class NotFoundError(WeftError):
@@ -18,6 +18,12 @@ class NotFoundError(WeftError):
 
 class ConflictError(WeftError):
     """What was asked for does not go together with what is there."""
+
+    stage = "service"
+
+
+class BusyError(WeftError):
+    """This client has asked for as much at a time as anybody may."""
 
     stage = "service"
 

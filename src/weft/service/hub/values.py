@@ -55,13 +55,13 @@ class ColumnInfo:
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """A stream: what it is, who reads it, and what it has brought since the service began.
+    """A stream: what it is, who reads it, and what it has brought since the checkpoint began.
 
     ``rows`` took part in batches; ``late``, ``untimed`` and ``malformed`` ones were set aside; ``backlog`` parts wait,
     None before the first batch, the first of them for ``behind`` seconds. ``declared`` says where it comes from: the
     operator's file or the API. The ``watermark`` is ``watermark_delay`` seconds behind the clock or, of old data,
     behind the ``newest`` event time, as ``delay_of`` says. ``unfinished`` is what cannot be read yet, and why.
-    Durations are in seconds.
+    A record further ``ahead`` of the clock is set aside; None: no record is. Durations are in seconds.
     """
 
     name: str
@@ -85,17 +85,20 @@ class StreamInfo:
     watermark_delay: float | None = None
     delay_of: Literal["clock", "data"] | None = None
     unfinished: tuple[str, ...] = ()
+    ahead: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class QueryInfo:
     """A query: its text in normal form, how it gets on, and where its results go.
 
-    ``status`` is planned, waiting (for the next batch), running or stopped (``reason`` says why). ``sink`` is the kind
-    of its sink, and ``readable`` says whether the service keeps its last results. ``trend`` is how many results each of
-    the last batches gave, oldest first. Results whose tuples are all of ``complete_from`` or later are complete; None:
-    all are. ``state_bytes`` are those of its stores, of shared ones its part. ``latency`` are percentiles (p50, p95,
-    p99, max) of the seconds from a tuple's arrival to its results, in the last batches.
+    ``status`` is planned, waiting (for the next batch), running, suspended or stopped (``reason`` says why). ``sink``
+    is the kind of its sink, and ``readable`` says whether the service keeps its last results. ``trend`` is how many
+    results each of the last batches gave, oldest first. Results whose tuples are all of ``complete_from`` or later are
+    complete; None: all are. ``state_bytes`` are those of its stores, of shared ones its part; ``own_bytes`` are those
+    that are its alone, ``shared_bytes`` those of all stores that others use too, undivided. ``results`` and ``batches``
+    count all since it began, in all runs. ``latency`` are percentiles (p50, p95, p99, max) of the seconds from a
+    tuple's arrival to its results, in the last batches.
     """
 
     name: str
@@ -115,6 +118,8 @@ class QueryInfo:
     results_per_second: float = 0.0
     trend: tuple[int, ...] = ()
     state_bytes: float = 0.0
+    own_bytes: int = 0
+    shared_bytes: int = 0
     closed: int = 0
     held: int = 0
     complete_from: datetime | None = None
@@ -154,8 +159,9 @@ class BatchInfo:
 class Overview:
     """A session at a moment.
 
-    ``batches`` counts those since the service began; times of batches are in seconds, and the mean is over the last of
-    them. ``latency`` are percentiles of the time from a tuple's arrival to its results, in seconds, where known.
+    ``batches``, ``rows`` and ``results`` count those since the checkpoint began, in all runs; times of batches are in
+    seconds, and the mean is over the last of them. ``latency`` are percentiles of the time from a tuple's arrival to
+    its results, in seconds, where known.
     """
 
     now: datetime
@@ -245,6 +251,7 @@ class NewStream:
     lateness: str | None = None
     late: str | None = None
     idle_after: str | None = None
+    ahead: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ trying. Nothing is asked for a visitor who has gone.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from nicegui import run, ui
 
@@ -16,6 +17,8 @@ from weft.service.page.style import CSS
 from weft.service.page.visit import Live, Visit
 
 __all__ = ["framed", "tell_error"]
+
+_ANSWERED = 20.0  # seconds for which a browser may be busy
 
 THEME = "weft_theme"  # the cookie that keeps whether somebody wants it light or dark
 
@@ -73,8 +76,11 @@ def framed(visit: Visit, title: str, build: Callable[[Visit], Live], theme: str 
             live.show(loaded[1])
 
     async def begin() -> None:
-        is_dark = await ui.run_javascript("document.body.classList.contains('body--dark')", timeout=5.0)
-        _theme(visit, bool(is_dark))
+        with suppress(TimeoutError):  # whoever has left before does not answer
+            is_dark = await ui.run_javascript(
+                "document.body.classList.contains('body--dark')", timeout=_ANSWERED
+            )
+            _theme(visit, bool(is_dark))
 
     ui.timer(live.every, refresh, immediate=True)
     if visit.themed:

@@ -45,6 +45,7 @@ def mount_page(app: FastAPI, hub: SessionHub, controls: DemoControls | None = No
     ui.run_with(
         app,
         title="Weft",
+        language="en-US",
         favicon=_ICON,
         mount_path="/",
         tailwind=False,
@@ -57,7 +58,8 @@ def mount_page(app: FastAPI, hub: SessionHub, controls: DemoControls | None = No
 def _add(model: PageModel, path: str, title: str, build: Callable[[Visit], Live]) -> None:
     @ui.page(path)
     def page(request: Request) -> None:
-        visit = Visit(model, may_change=getattr(request.state, "access", "full") == "full", path=path)
+        may_change = getattr(request.state, "access", "full") == "full"
+        visit = Visit(model, may_change, path, getattr(request.state, "client", ""))
         framed(visit, title, build, request.cookies.get(THEME))
 
 

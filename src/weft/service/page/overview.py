@@ -113,6 +113,12 @@ def _delay(stream: StreamInfo) -> str:
     return text if stream.delay_of == "clock" or when is None else f"{text} (data of {when:%Y-%m-%d %H:%M})"
 
 
+def _state(query: QueryInfo) -> str:
+    """What a query has of its own, and what it shares with others."""
+    own = bytes_text(query.own_bytes)
+    return f"{own} + {bytes_text(query.shared_bytes)} shared" if query.shared_bytes else own
+
+
 def query_cells(query: QueryInfo) -> tuple[str, ...]:
     """A query as a row."""
     return (
@@ -121,6 +127,6 @@ def query_cells(query: QueryInfo) -> tuple[str, ...]:
         f"{query.results_per_second:,.0f}",
         f"{query.results:,}",
         _seconds(query.latency.get("p95")),
-        bytes_text(query.state_bytes),
+        _state(query),
         query.reason,
     )

@@ -7,6 +7,7 @@ thread.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -17,9 +18,10 @@ from weft.runtime.observe.observed import observed
 from weft.runtime.observe.plan_changes import PlanChange
 from weft.session import Session
 
-__all__ = ["PlanVersion", "PlanVersions", "what_happened"]
+__all__ = ["PlanBeginning", "PlanVersion", "PlanVersions", "what_happened"]
 
 VERSIONS = 60  # so many graphs are kept
+BEGINNINGS = 500  # and of so many, when they began and why
 BATCHES = 40  # so many batches of each
 
 
@@ -50,13 +52,29 @@ class PlanVersion:
         return "\n".join(f"{one.cause}: {one.reason}" for one in self.changes)
 
 
+@dataclass(frozen=True, slots=True)
+class PlanBeginning:
+    """When a graph began to run, with which batch, and what was new about it."""
+
+    started: float
+    first: int
+    title: str
+
+
 class PlanVersions:
-    """The graphs that a session has run by, as far as they were seen."""
+    """The graphs that a session has run by; whoever has them looks at every batch, so that none is missed."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._versions: tuple[PlanVersion, ...] = ()
+        self._beginnings: deque[PlanBeginning] = deque(maxlen=BEGINNINGS)
         self._seen, self._lock = -1, threading.Lock()
+
+    def beginnings(self) -> list[PlanBeginning]:
+        """What began when, oldest first, also of graphs that are no longer kept."""
+        self.look()
+        with self._lock:
+            return list(self._beginnings)
 
     def look(self) -> tuple[PlanVersion, ...]:
         """All versions that are kept, oldest first, with the batches up to now."""
@@ -79,6 +97,7 @@ class PlanVersions:
             return
         title = what_happened(last.graph if last else None, graph)
         number = last.number + 1 if last else 0
+        self._beginnings.append(PlanBeginning(metrics.started, metrics.number, title))
         new = PlanVersion(
             number, metrics.number, metrics.number, metrics.started, graph, title, (), (metrics,)
         )
@@ -96,7 +115,8 @@ def _explained(versions: tuple[PlanVersion, ...], place: int, changes: Sequence[
 def what_happened(before: PhysicalGraph | None, after: PhysicalGraph) -> str:
     """What is different between two graphs, in a few words."""
     if before is None:
-        return "the first plan"
+        names = sorted(member.name for member in after.members)
+        return f"the first plan, for {', '.join(names) if len(names) <= 4 else f'{len(names)} queries'}"
     old, new = ({member.name for member in graph.members} for graph in (before, after))
     parts = [f"+ {name}" for name in sorted(new - old)] + [f"− {name}" for name in sorted(old - new)]
     if parts:

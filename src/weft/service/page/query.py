@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from threading import Event
 
 from nicegui import run, ui
 
@@ -55,6 +56,7 @@ class _Form:
     def __init__(self, visit: Visit) -> None:
         self.visit = visit
         self.turn = 0  # counts changes of the text, so that an answer to an older one is not shown
+        self.gone = Event()  # set when nobody waits for the plan of the last text any more
 
     def build(self, choice: Choice) -> None:
         with ui.element("div").classes("w-row"):
@@ -116,7 +118,9 @@ class _Form:
         await asyncio.sleep(_PAUSE)
         if turn != self.turn:
             return
-        found = await run.io_bound(_look, self.visit, self._wanted())
+        self.gone.set()
+        self.gone = gone = Event()
+        found = await run.io_bound(_look, self.visit, self._wanted(), gone)
         if turn == self.turn and found is not None:
             self._show(found)
 
@@ -162,19 +166,19 @@ class _Form:
 _EMPTY = "Write a query to see its plan: what it would share with those that run, and what it would add."
 
 
-def _look(visit: Visit, wanted: NewQuery) -> _Looked:
+def _look(visit: Visit, wanted: NewQuery, gone: Event) -> _Looked:
     if not wanted.sql.strip():
         return _Looked()
     try:
-        return _Looked(None, visit.hub.session.preview(wanted.sql, strategy=wanted.strategy))
+        wanted = NewQuery(wanted.sql, strategy=wanted.strategy)
+        return _Looked(None, visit.hub.preview(wanted, visit.client, gone))
     except WeftError as error:
         return _Looked(error)
 
 
 def _compare(visit: Visit, text: str) -> str:
-    session = visit.hub.session
     try:
-        return session.compare(session.parse(text))
+        return visit.hub.compare(text, visit.client)
     except WeftError as error:
         return str(error)
 

@@ -114,7 +114,11 @@ def _load(hub: SessionHub, choice: Choice) -> _Shown:
     query = next((one for one in queries if one.name == choice.name), None)
     if query is None:
         return _Shown(queries, None, "No query yet.")
-    why = f"stopped: {query.reason}\n" if query.status == "stopped" and query.reason else ""
+    why = (
+        f"{query.status}: {query.reason}\n"
+        if query.status in ("stopped", "suspended") and query.reason
+        else ""
+    )
     if not query.readable:
         return _Shown(
             queries, None, f"{why}Its results go to its sink ({query.sink}); the service keeps none of them."

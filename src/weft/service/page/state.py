@@ -33,6 +33,7 @@ def state(visit: Visit) -> Live:
         ("Streams", STREAM_HEADS, ("columns", "watermark")),
         ("Stores", STORE_HEADS, ("layout", "oldest", "newest", "used by")),
         ("Queries", ("query", "text"), ("text",)),
+        ("Suspended", ("query", "why"), ("why",)),
         ("Stopped", ("query", "why"), ("why",)),
         ("What is known of the data", HEADS, HEADS[:2]),
     ):
@@ -57,6 +58,7 @@ def state(visit: Visit) -> Live:
         set_rows(tables["Streams"], [stream_cells(one) for one in found.streams])
         set_rows(tables["Stores"], [store_cells(one) for one in found.stores])
         set_rows(tables["Queries"], [(query_line(one), one.text) for one in found.queries])
+        set_rows(tables["Suspended"], list(found.suspended.items()))
         set_rows(tables["Stopped"], list(found.stopped.items()))
         set_rows(tables["What is known of the data"], [report_cells(one) for one in found.statistics])
 

@@ -72,6 +72,7 @@ class PageModel:
 
         def tell(batch: BatchFigures, metrics: BatchMetrics) -> None:  # noqa: ARG001
             self.trend.add(batch)
+            self.plans.look()  # the session remembers only the last batches and graphs
 
         self.hub.follow(tell)
         logging.getLogger("weft").addHandler(self.log)
@@ -79,8 +80,8 @@ class PageModel:
     def events(self) -> list[LogRecord]:
         """What was logged, and every change of the queries and the plan, the newest first."""
         plans = [
-            LogRecord(version.started, "plan", f"batch {version.first}: {version.title}")
-            for version in self.plans.look()
+            LogRecord(one.started, "plan", f"batch {one.first}: {one.title}")
+            for one in self.plans.beginnings()
         ]
         changes = [
             LogRecord(version.started, "plan", str(change))
@@ -95,12 +96,14 @@ class PageModel:
 class Visit:
     """A visitor's page: what there is to see, and whether this visitor may change anything.
 
-    ``themed`` are called with whether the page is dark, once it is there and whenever that changes.
+    ``client`` is by what visitors are told apart. ``themed`` are called with whether the page is dark, once it is there
+    and whenever that changes.
     """
 
     model: PageModel
     may_change: bool
     path: str = "/"
+    client: str = ""
     themed: list[Callable[[bool], None]] = field(default_factory=list)
 
     @property

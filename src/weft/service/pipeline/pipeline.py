@@ -8,7 +8,8 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
       videos:
         schema: vid long, geo string, ts timestamp   # not needed for parquet, arrow and generated rows
         event_time: ts
-        lateness: 5 seconds                    # optional, as are `late: drop | join` and `idle_after: 10 seconds`
+        lateness: 5 seconds                    # optional, as are `late: drop | join`, `idle_after: 10 seconds`
+                                               # and `ahead: 1 day` (`none` permits any time)
         source: {files: parquet, path: in}     # needed to run, not to plan; `pipeline.sources` has all kinds
         statistics:                            # optional; what is missing gets the documented defaults
           rate: 500                            # tuples per second

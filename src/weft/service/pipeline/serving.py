@@ -2,8 +2,9 @@
 
 Guarantees: a request names a path, a server or a table only if an entry under ``allow`` names it by a pattern, and
 options that could do harm only if the same entry names them too. Paths are compared when they are resolved: neither
-``..`` nor a symbolic link leads out of what is allowed. URIs of object stores are compared in their one spelling, and
-only with patterns that name the bucket. Without ``allow``, requests have memory alone.
+``..`` nor a symbolic link leads out of what is allowed, be it in the path that is named or, later, among the files of
+an added stream, each of which is resolved when it is read (`weft.sources.opening`). URIs of object stores are compared
+in their one spelling, and only with patterns that name the bucket. Without ``allow``, requests have memory alone.
 
     allow:
       sources:
@@ -24,6 +25,8 @@ only with patterns that name the bucket. Without ``allow``, requests have memory
       burst: 200
       body_bytes: 262144                          # of a request
       live_readers: 1000                          # who follow results live, all together
+      live_readers_each: 200                      # and of one token
+      plan_seconds: 10                            # that the plan of a query may take which is only to be seen
       result_rows: 10000                          # that are kept of a query
       result_bytes: 67108864
 """
@@ -68,6 +71,8 @@ class ServeSettings:
     burst: int = 200
     body_bytes: int = 256 << 10
     live_readers: int = 1000
+    live_readers_each: int = 200
+    plan_seconds: float = 10.0
     result_rows: int = 10_000
     result_bytes: int = 64 << 20
 
@@ -83,7 +88,16 @@ class Allowed:
 
     def source(self, asked: Mapping[str, Any]) -> dict[str, Any] | None:
         """The source that a request describes, with resolved paths, if it is allowed; else None."""
-        return self._first(asked, self.sources)
+        found = self._first(asked, self.sources)
+        return None if found is not None and self._covers_closed(found) else found
+
+    def _covers_closed(self, source: Mapping[str, Any]) -> bool:
+        """Whether folders inside a source are read, and one of them is a place that nothing may name."""
+        path = source.get("path")
+        if not source.get("recursive") or not isinstance(path, str) or is_object_uri(path):
+            return False
+        closed = (os.path.realpath(one) for one in self.closed if isinstance(one, Path))
+        return any(Path(one).is_relative_to(path) for one in closed)
 
     def sink(self, asked: str | Mapping[str, Any]) -> str | dict[str, Any] | None:
         """The sink that a request describes, with resolved paths, if it is allowed; else None."""
@@ -238,7 +252,7 @@ def read_serving(node: Node) -> ServeSettings:
         elif name == "hosts":
             given[name] = tuple(one.texts("as in [weft.example.org]"))
         else:
-            given[name] = one.figure() if name == "rate" else one.integer()
+            given[name] = one.figure() if name in ("rate", "plan_seconds") else one.integer()
             least = 0 if name == "port" else 1
             if given[name] < least or (name == "port" and given[name] > 65_535):
                 raise one.error(f"{given[name]:g} is out of range", f"use {least} or more")

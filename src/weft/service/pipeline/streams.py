@@ -7,7 +7,7 @@ generated rows is known, and counts as given.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +17,20 @@ from weft.service.pipeline.document import Node
 from weft.service.pipeline.sources import PipelineSource, read_source
 from weft.session import Session
 from weft.sources.rate import RateSource
+from weft.sources.spec import FilesSource
 from weft.stats.skew import HeavyValue, fits
 from weft.stats.statistics import StreamStatistics
 
 __all__ = ["StreamEntry", "add_stream", "read_statistics"]
 
 _SCHEMA = 'as in schema: "vid long, ts timestamp"'
-_ENTRIES = ("schema", "event_time", "lateness", "late", "idle_after", "source", "statistics")
+_ENTRIES = ("schema", "event_time", "lateness", "late", "idle_after", "ahead", "source", "statistics")
 _TIMES: dict[str, Callable[[Node], Any]] = {
     "event_time": lambda node: node.text("name a timestamp column"),
     "lateness": Node.duration,
     "late": lambda node: node.choice("way with late tuples", LATE),
     "idle_after": Node.duration,
+    "ahead": lambda node: None if node.value == "none" else node.duration(),
 }
 
 
@@ -40,11 +42,16 @@ class StreamEntry:
     statistics: StreamStatistics | None
 
 
-def add_stream(session: Session, name: str, node: Node, root: Path) -> StreamEntry:
-    """Register a stream with the session; returns what else the file says of it."""
+def add_stream(session: Session, name: str, node: Node, root: Path, *, enclosed: bool = False) -> StreamEntry:
+    """Register a stream with the session; returns what else the file says of it.
+
+    If it is ``enclosed``, no symbolic link leads out of the folder of its files: others than the operator named it.
+    """
     found = node.section(_ENTRIES)
     schema = found.get("schema")
     source = read_source(found["source"], schema, root) if "source" in found else None
+    if enclosed and isinstance(source, FilesSource):
+        source = replace(source, enclosed=True)
     if source is None and schema is None:
         raise node.error("a stream needs a schema", _SCHEMA)
     given: dict[str, Any] = {entry: read(found[entry]) for entry, read in _TIMES.items() if entry in found}

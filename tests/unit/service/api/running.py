@@ -15,7 +15,7 @@ import uvicorn
 from weft.service.api.app import Service, make_service
 from weft.service.api.guard import GuardSettings
 from weft.service.hub.hub import SessionHub
-from weft.service.listening import listen
+from weft.service.listening import listen, timed_protocol
 from weft.service.pipeline import read_pipeline
 
 PIPELINE = """
@@ -86,13 +86,19 @@ def wait_for(found: Callable[[], bool], seconds: float = MINUTE) -> None:
 
 @contextmanager
 def served(
-    hub: SessionHub, settings: GuardSettings | None = None, stalled: float = 60.0
+    hub: SessionHub, settings: GuardSettings | None = None, stalled: float = 60.0, request: float = 20.0
 ) -> Iterator[tuple[str, Service]]:
     """A real server on this machine; gives its URL."""
     service = make_service(hub, settings or GuardSettings(rate=1e6, burst=10**6))
     listening = listen("127.0.0.1", 0, stalled=stalled)
     server = uvicorn.Server(
-        uvicorn.Config(service.guarded, log_level="warning", timeout_graceful_shutdown=2, lifespan="off")
+        uvicorn.Config(
+            service.guarded,
+            http=timed_protocol(request),
+            log_level="warning",
+            timeout_graceful_shutdown=2,
+            lifespan="off",
+        )
     )
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
     thread.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, seed, settings
@@ -14,6 +15,7 @@ from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.shares import current, share_of
+from tests.unit.service.api.running import wait_for
 from weft.service.api.app import make_service
 from weft.service.hub.hub import SessionHub
 
@@ -49,3 +51,20 @@ def test_every_operation_keeps_its_word(hub: SessionHub, url: str, mode: Generat
         with suppress(Unsatisfiable):  # an operation without parameters cannot be asked for wrongly
             attack()
     assert tried > share_of(8)
+    assert hub.health().ready, "no request ends the session"
+    wait_for(lambda: not hub._lanes._busy)
+
+
+def test_every_operation_refuses_all_other_methods(hub: SessionHub, url: str) -> None:
+    """As a problem document that says which there are."""
+    description = make_service(hub).app.openapi()
+    for template, operations in description["paths"].items():
+        if template.endswith("/queries/plan"):
+            continue  # which may also be a query of that name
+        known = {method.upper() for method in operations}
+        path = template.replace("{name}", "q").replace("{batch}", "0")
+        for method in {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"} - known:
+            found = httpx.request(method, f"{url}{path}")
+            assert found.status_code == 405, (method, path)
+            assert set(found.headers["allow"].split(", ")) == known
+            assert found.headers["content-type"] == "application/problem+json"

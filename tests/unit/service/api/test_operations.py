@@ -56,6 +56,21 @@ def test_streams(api: TestClient, hub: SessionHub) -> None:
     assert get(api, "/streams/c", 404)["hint"] == "there are: a, b"
 
 
+def test_a_watermark_is_set(api: TestClient, hub: SessionHub) -> None:
+    """That of a stream which has one, to a time; mistakes are named."""
+    wait_for(lambda: hub.stream("a").rows >= 2)
+    same = {"to": "2024-01-01T00:00:00Z"}
+    made = api.put("/streams/a/watermark", json=same)
+    assert made.status_code == 202, made.text
+    assert made.json()["name"] == "a"
+    assert made.json()["ahead"] == 86400
+    wrong = api.put("/streams/a/watermark", json={"to": "soon"})
+    assert "to cannot be 'soon'" in wrong.text
+    assert 400 <= wrong.status_code < 500
+    assert api.put("/streams/c/watermark", json=same).status_code == 404
+    assert api.put("/streams/a/watermark", json={"to": "2999-01-01"}).status_code in (400, 409, 422)
+
+
 def test_queries_and_their_results(api: TestClient) -> None:
     """Page by page, with all types as JSON has them."""
     found = get(api, "/queries/q")

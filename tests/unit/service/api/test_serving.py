@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 from tests.unit.service.api.process import is_ready, serving
 from tests.unit.service.api.running import JOIN, PIPELINE, place, running_hub, served, wait_for
 from tests.unit.service.command import weft
+from tests.unit.service.questions import self_join
 from weft.errors import ConfigError, PipelineError, StateError
 from weft.service.client import Client, ServiceError
 from weft.service.pipeline import read_pipeline
@@ -92,6 +94,40 @@ def test_a_service_is_stopped_and_goes_on(tmp_path: Path) -> None:
         assert (page.restarted, page.rows) == (True, ({"k": 1},))
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
+
+
+def test_what_was_answered_holds_after_a_kill(tmp_path: Path) -> None:
+    """A query that was created, and a stop, when the process dies before any batch."""
+    here = place(tmp_path)
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(PIPELINE)
+    with serving(file) as (client, process):
+        here.pair(1)
+        wait_for(lambda: client.query("q").results == 1)
+        client.create(JOIN, name="late")
+        client.stop("q")
+        process.kill()
+        process.wait(60)
+    with serving(file) as (client, _):
+        assert client.query("late").status in ("waiting", "running")
+        here.pair(2)
+        wait_for(lambda: client.results("late").newest == 1)
+        assert client.query("q").status == "stopped"
+
+
+def test_a_service_that_still_plans_stops_at_once_and_without_a_word(tmp_path: Path) -> None:
+    """It went on planning for as long as that took, or ended in a traceback."""
+    place(tmp_path)
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(PIPELINE.replace("  q: SELECT", f"  large: {self_join(30)}\n  q: SELECT"))
+    code = "from weft.service.cli import main; main()"
+    command = [sys.executable, "-c", code, "serve", str(file), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("serving on ")
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=120)
+    assert (process.returncode, said) == (0, "")
 
 
 def test_a_session_that_cannot_start_ends_the_service(tmp_path: Path) -> None:

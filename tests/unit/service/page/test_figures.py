@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
 
 from tests.unit.plan.test_drawing import QUERIES, seen_graph, session, shared_graph
+from tests.unit.service.api.running import JOIN, place, running_hub, wait_for
 from weft.logical.schema import DataType, Field, Schema, Stream
 from weft.plan.rules import ProbeRule
+from weft.runtime.log.totals import StreamTotals
 from weft.runtime.loop.handle import Running
+from weft.runtime.observe import progress
 from weft.service.demo import PIPELINE
 from weft.service.demo_controls import QUERIES as DEMO_QUERIES
 from weft.service.demo_controls import Balance, balance_of
 from weft.service.figures import BatchFigures, RunTotals, StoreFigures, StreamCounts
 from weft.service.hub.describing import stream_info
 from weft.service.hub.follower import Seen
+from weft.service.hub.values import NewQuery
 from weft.service.page.charts import CHARTS, chart_data, chart_options
 from weft.service.page.demo import balance_text
 from weft.service.page.details import details
 from weft.service.page.overview import stream_cells
 from weft.service.page.plans import PlanVersions, what_happened
+from weft.service.page.visit import PageModel
 from weft.service.pipeline import load_pipeline
 from weft.service.trends import Trend
 from weft.sinks import to_memory
@@ -62,7 +69,8 @@ def stream_row(watermark: int, newest: int | None, now: float) -> tuple[str, ...
     said = {"a": StreamCounts(3, newest=None if newest is None else newest * 1_000_000)}
     one = batch(0, now - 1, 3, streams=said, watermarks={"a": watermark * 1_000_000})
     stream = Stream("a", Schema((Field("ts", DataType("timestamp")),)), "ts")
-    return stream_cells(stream_info(stream, None, "file", ["q"], Seen(RunTotals().plus(one), (one,)), now))
+    seen = Seen(RunTotals().plus(one), (one,))
+    return stream_cells(stream_info(stream, None, "file", ["q"], seen, now, StreamTotals(3)))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +108,8 @@ def test_versions_of_a_plan_say_what_happened() -> None:
     run.batch({})
     run.batch({})
     first, second = versions.look()
-    assert (first.title, first.first, first.last) == ("the first plan", 0, 0)
+    assert (first.title, first.first, first.last) == (first.title, 0, 0)
+    assert first.title.startswith("the first plan, for ")
     assert (second.title, second.first, second.last) == ("+ chain", 1, 2)
     assert len(second.batches) == 2
     run.stop_query("pairs")
@@ -152,3 +161,22 @@ def test_the_demo_s_queries_can_be_planned() -> None:
     pipeline = load_pipeline(PIPELINE)
     for name, text in {**DEMO_QUERIES, "audit": "SELECT v.n FROM videos AS v"}.items():
         assert pipeline.session.query(text, name=name).graph.members
+
+
+def test_the_log_knows_queries_of_which_the_session_has_forgotten_the_batches(tmp_path: Path) -> None:
+    """It was put together from what the session remembers when somebody looks, the last batches and graphs."""
+    here = place(tmp_path)
+    with patch.object(progress, "KEPT", 2), running_hub(tmp_path) as hub:
+        model = PageModel(hub)
+        model.follow()
+        here.pair(1)
+        wait_for(lambda: hub.query("q").status == "running" and bool(hub.batches()))
+        hub.create(NewQuery(JOIN, "more"))
+        wait_for(lambda: hub.query("more").status == "running")
+        for number in range(8):
+            here.pair(number)
+            hub.session.process_all_available()
+        wait_for(lambda: hub.health().batch == hub.session.batches_after(-1)[-1][1].number)
+        texts = [one.text for one in model.events()]
+        assert any(text.endswith("the first plan, for q") for text in texts), texts
+        assert any(text.endswith(": + more") for text in texts), texts

@@ -132,6 +132,14 @@ def test_the_checkpoint_is_closed_whatever_is_allowed(root: Path) -> None:
     assert Allowed().sink({"parquet": "out/x"}) is None
 
 
+def test_the_checkpoint_is_closed_to_streams_that_look_into_folders(root: Path) -> None:
+    """What others have set aside is in there."""
+    every = allowed(root, "sources: [{files: csv, path: '**'}]")
+    assert every.source({"files": "csv", "path": "."}) is not None
+    assert every.source({"files": "csv", "path": "in", "recursive": True}) is not None
+    assert every.source({"files": "csv", "path": ".", "recursive": True}) is None
+
+
 @given(st.text(max_size=30), st.sampled_from(["in/**", "in/*", "in"]))
 def test_no_text_leads_out(text: str, pattern: str) -> None:
     """What is allowed is below what was named, for any text."""

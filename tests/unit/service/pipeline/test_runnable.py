@@ -64,6 +64,17 @@ def test_sources_are_what_python_would_make_of_them(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("said", "ahead"), [("none", None), ("3 hours", timedelta(hours=3))])
+def test_a_stream_says_how_far_ahead_of_the_clock_records_may_be(
+    tmp_path: Path, said: str, ahead: timedelta | None
+) -> None:
+    """A time, or none for replays of simulated time."""
+    text = RUNNABLE.replace("idle_after: 10 seconds", f"ahead: {said}")
+    found = read_pipeline(text, "p.yaml", root=tmp_path)
+    assert found.session.catalog.stream("a").ahead == ahead
+    assert found.session.catalog.stream("b").ahead == timedelta(days=1)
+
+
 def test_streams_and_statistics_follow_from_sources(tmp_path: Path) -> None:
     """Generated columns need no schema, and their rate is known."""
     session = runnable(tmp_path).session
@@ -182,6 +193,7 @@ def test_the_demo_plans() -> None:
         ("late: join", "late: maybe", "streams.a.late: there is no way with late tuples 'maybe'"),
         ("idle_after: 10 seconds", "idle_after: 10 bananas", "streams.a.idle_after: cannot read"),
         ("idle_after: 10 seconds", "idle_after: 0 seconds", "streams.a: "),
+        ("idle_after: 10 seconds", "ahead: soon", "streams.a.ahead: cannot read"),
         ("rate: 2000", "rate: 0", "streams.b.source: rate: 0 rows per second"),
         ("rate: 2000", "rate: fast", "streams.b.source.rate: 'fast' is not a whole number"),
         ("seed: 7", "seed: 7.5", "streams.b.source.seed: 7.5 is not a whole number"),

@@ -1,0 +1,1 @@
+"""Results on their way out: what is kept for sinks that cannot take it now."""
