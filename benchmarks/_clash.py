@@ -13,12 +13,12 @@ from itertools import combinations
 from random import Random
 
 from weft.logical.catalog import Catalog
-from weft.logical.expr import Expr
-from weft.logical.functions import call
-from weft.logical.query import Input, Query, make_query, star
+from weft.logical.expr.expression import Expr
+from weft.logical.expr.functions import call
+from weft.logical.query.query import Input, Query, make_query, star
+from weft.logical.query.signature import signature
+from weft.logical.query.window import UNBOUNDED, Window
 from weft.logical.schema import Schema, Stream
-from weft.logical.signature import signature
-from weft.logical.window import UNBOUNDED, Window
 from weft.stats.statistics import Statistics, StreamStatistics
 
 __all__ = ["TABLES", "Workload", "random_queries", "tpch_joins", "tpch_queries"]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from weft.logical.expr import Column
+from weft.logical.expr.expression import Column
 from weft.logical.schema import DataType
 from weft.runtime.hop.sampling import sample_column
 from weft.stats.attributes import Attribute, JoinAttribute

@@ -17,9 +17,9 @@ import pyarrow as pa
 from benchmarks._mjoin_data import STREAMS
 
 import weft
+from weft.connectors.memory.source import TableSource
 from weft.ports.sink import Rows
-from weft.runtime.task.segments import PartitionState
-from weft.sources.tables import TableSource
+from weft.runtime.state.segments import PartitionState
 from weft.testing.local import LocalRunner
 
 __all__ = ["Batch", "Run", "run"]

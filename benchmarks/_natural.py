@@ -16,9 +16,9 @@ from datetime import timedelta
 from random import Random
 
 from weft.logical.catalog import Catalog
-from weft.logical.expr import Expr
-from weft.logical.functions import call
-from weft.logical.query import Input, Query, make_query, star
+from weft.logical.expr.expression import Expr
+from weft.logical.expr.functions import call
+from weft.logical.query.query import Input, Query, make_query, star
 from weft.logical.schema import Schema, Stream
 from weft.stats.statistics import Statistics, StreamStatistics
 

@@ -20,7 +20,7 @@ import weft
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.loop.loop import Loop
-from weft.runtime.task.messages import Message
+from weft.runtime.wire.messages import Message
 
 __all__ = ["PartitionsTask", "run_partitions"]
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from weft.connectors.files.parquet_sink import ParquetSink
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.loop.committing import Committer
 from weft.runtime.loop.deciding import Decider
@@ -16,7 +17,6 @@ from weft.runtime.loop.intake import Intake
 from weft.runtime.loop.loop import Loop
 from weft.runtime.spark.resident import ResidentExecutor
 from weft.runtime.spark.resident_stage import Stage
-from weft.sinks.parquet import ParquetSink
 
 __all__ = ["Phases"]
 

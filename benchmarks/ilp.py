@@ -21,7 +21,7 @@ from benchmarks._natural import natural_queries
 from rich.console import Console
 from rich.table import Table
 
-from weft.logical.canonical import canonical
+from weft.logical.query.canonical import canonical
 from weft.optimizer.joint import ilp, incremental
 from weft.optimizer.joint.single_query_plan import best_alone
 from weft.optimizer.joint.workspace import PROBES_ONLY, Workspace

@@ -38,15 +38,15 @@ from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from weft.avro import Encoder, encode_rows, parse_schema
+from weft.connectors.formats.records import Target
+from weft.connectors.kafka.avro import Encoder, encode_rows, parse_schema
+from weft.connectors.kafka.fetch import collector_at_rest, read_range
+from weft.connectors.kafka.options import KafkaOptions
+from weft.connectors.kafka.records import Origin, decode_messages
+from weft.connectors.kafka.sink_values import json_values
+from weft.connectors.kafka.value_format import ValueFormat
 from weft.errors import ConfigError
-from weft.kafka_options import KafkaOptions
 from weft.logical.schema import Schema
-from weft.sinks.kafka_values import json_values
-from weft.sources.kafka_format import ValueFormat
-from weft.sources.kafka_read import collector_at_rest, read_range
-from weft.sources.kafka_records import Origin, decode_messages
-from weft.sources.records import Target
 from weft.testing.maven import cache, fetch_files
 
 __all__ = ["main"]

@@ -34,9 +34,9 @@ from weft.kernels.probe.band import Band, band
 from weft.kernels.probe.equality import in_order, probe
 from weft.kernels.probe.ranges import Matches, Window
 from weft.kernels.probe.theta import Sides, theta
-from weft.logical.conversion import literal
-from weft.logical.expr import Column
-from weft.logical.functions import call
+from weft.logical.expr.conversion import literal
+from weft.logical.expr.expression import Column
+from weft.logical.expr.functions import call
 from weft.logical.schema import DataType
 
 __all__ = ["main"]

@@ -36,7 +36,7 @@ import weft
 from weft.runtime.hop.admit import admit
 from weft.runtime.hop.sampling import EVERY, sample_values
 from weft.runtime.program.executable import ExecutableGraph
-from weft.runtime.task.reports import ValuesSampled
+from weft.runtime.wire.reports import ValuesSampled
 
 __all__ = ["Cost", "main"]
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from tests import executing, shares
 from tests.shares import Share
-from weft.java import use_own_java
+from weft.runtime.spark.java import use_own_java
 
 os.environ.setdefault("WEFT_CLASS_ARCHIVE", "0")  # tests leave nothing in the user's cache
 use_own_java()  # also for the programs that tests start

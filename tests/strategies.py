@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from weft.errors import QueryError
 from weft.logical.catalog import Catalog
-from weft.logical.conversion import cast, literal
-from weft.logical.expr import Column, Expr, Literal, aliases, identifier
-from weft.logical.functions import FUNCTIONS, call
-from weft.logical.join import ASOF, Join
-from weft.logical.query import Input, Output, Query, make_query
+from weft.logical.expr.conversion import cast, literal
+from weft.logical.expr.expression import Column, Expr, Literal, aliases, identifier
+from weft.logical.expr.functions import FUNCTIONS, call
+from weft.logical.query.join_tree import ASOF, Join
+from weft.logical.query.query import Input, Output, Query, make_query
+from weft.logical.query.window import UNBOUNDED, Range, Rows, Window
 from weft.logical.schema import Field, Schema, Stream, parse_type
-from weft.logical.window import UNBOUNDED, Range, Rows, Window
 from weft.sql.builder import Builder, from_
 
 TYPES = (

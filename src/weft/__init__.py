@@ -18,36 +18,34 @@ from typing import TYPE_CHECKING, Any
 from weft.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from weft.connectors.console import to_console
+    from weft.connectors.delta.sink import to_delta
+    from weft.connectors.delta.table import delta
+    from weft.connectors.files.parquet_sink import to_parquet
+    from weft.connectors.files.source import files
+    from weft.connectors.foreach import foreach_batch
+    from weft.connectors.formats.dead_letters import DeadLetterLimit
+    from weft.connectors.generate.drift import Dial, drifting
+    from weft.connectors.generate.rate import choice, rate, sequence, timestamps, uniform, zipf
+    from weft.connectors.iceberg.sink import to_iceberg
+    from weft.connectors.kafka.sink import to_kafka
+    from weft.connectors.kafka.source import kafka
+    from weft.connectors.memory.count import to_count
+    from weft.connectors.memory.recent import to_recent
+    from weft.connectors.memory.sink import to_memory
+    from weft.connectors.postgres.sink import to_postgres
     from weft.errors import SuspendedError, WeftError
     from weft.logical.catalog import Catalog
-    from weft.logical.punctuation import Punctuation
-    from weft.logical.query import Query
-    from weft.logical.query_limits import Limits
+    from weft.logical.query.limits import Limits
+    from weft.logical.query.punctuation import Punctuation
+    from weft.logical.query.query import Query
     from weft.logical.schema import Schema, Stream
     from weft.optimizer.adaptation import Adaptation
     from weft.optimizer.cost import Weights
     from weft.optimizer.space import Options
-    from weft.planned import PlannedQuery
     from weft.ports.punctuation import Punctuations
-    from weft.session import Session
-    from weft.sinks import (
-        foreach_batch,
-        to_console,
-        to_count,
-        to_delta,
-        to_iceberg,
-        to_kafka,
-        to_memory,
-        to_parquet,
-        to_postgres,
-        to_recent,
-    )
-    from weft.sources.dead_letter import DeadLetterLimit
-    from weft.sources.delta import delta
-    from weft.sources.drift import Dial, drifting
-    from weft.sources.kafka import kafka
-    from weft.sources.rate import choice, rate, sequence, timestamps, uniform, zipf
-    from weft.sources.spec import files
+    from weft.session.planned_query import PlannedQuery
+    from weft.session.session import Session
     from weft.sql.builder import from_, select
     from weft.stats.statistics import Statistics, StreamStatistics
 
@@ -97,45 +95,45 @@ __all__ = [
 # Where names come from. They are looked up when they are asked for: Spark's workers need few of them, and start sooner.
 _HOMES = {
     "Catalog": "weft.logical.catalog",
-    "DeadLetterLimit": "weft.sources.dead_letter",
-    "Dial": "weft.sources.drift",
-    "Limits": "weft.logical.query_limits",
+    "DeadLetterLimit": "weft.connectors.formats.dead_letters",
+    "Dial": "weft.connectors.generate.drift",
+    "Limits": "weft.logical.query.limits",
     "Adaptation": "weft.optimizer.adaptation",
     "Options": "weft.optimizer.space",
-    "PlannedQuery": "weft.planned",
-    "Punctuation": "weft.logical.punctuation",
+    "PlannedQuery": "weft.session.planned_query",
+    "Punctuation": "weft.logical.query.punctuation",
     "Punctuations": "weft.ports.punctuation",
-    "Query": "weft.logical.query",
+    "Query": "weft.logical.query.query",
     "Schema": "weft.logical.schema",
-    "Session": "weft.session",
+    "Session": "weft.session.session",
     "Statistics": "weft.stats.statistics",
     "Stream": "weft.logical.schema",
     "StreamStatistics": "weft.stats.statistics",
     "SuspendedError": "weft.errors",
     "WeftError": "weft.errors",
     "Weights": "weft.optimizer.cost",
-    "choice": "weft.sources.rate",
-    "delta": "weft.sources.delta",
-    "drifting": "weft.sources.drift",
-    "files": "weft.sources.spec",
-    "foreach_batch": "weft.sinks",
+    "choice": "weft.connectors.generate.rate",
+    "delta": "weft.connectors.delta.table",
+    "drifting": "weft.connectors.generate.drift",
+    "files": "weft.connectors.files.source",
+    "foreach_batch": "weft.connectors.foreach",
     "from_": "weft.sql.builder",
-    "kafka": "weft.sources.kafka",
-    "rate": "weft.sources.rate",
+    "kafka": "weft.connectors.kafka.source",
+    "rate": "weft.connectors.generate.rate",
     "select": "weft.sql.builder",
-    "sequence": "weft.sources.rate",
-    "timestamps": "weft.sources.rate",
-    "to_console": "weft.sinks",
-    "to_count": "weft.sinks",
-    "to_delta": "weft.sinks",
-    "to_iceberg": "weft.sinks",
-    "to_kafka": "weft.sinks",
-    "to_memory": "weft.sinks",
-    "to_parquet": "weft.sinks",
-    "to_postgres": "weft.sinks",
-    "to_recent": "weft.sinks",
-    "uniform": "weft.sources.rate",
-    "zipf": "weft.sources.rate",
+    "sequence": "weft.connectors.generate.rate",
+    "timestamps": "weft.connectors.generate.rate",
+    "to_console": "weft.connectors.console",
+    "to_count": "weft.connectors.memory.count",
+    "to_delta": "weft.connectors.delta.sink",
+    "to_iceberg": "weft.connectors.iceberg.sink",
+    "to_kafka": "weft.connectors.kafka.sink",
+    "to_memory": "weft.connectors.memory.sink",
+    "to_parquet": "weft.connectors.files.parquet_sink",
+    "to_postgres": "weft.connectors.postgres.sink",
+    "to_recent": "weft.connectors.memory.recent",
+    "uniform": "weft.connectors.generate.rate",
+    "zipf": "weft.connectors.generate.rate",
 }
 
 

@@ -15,10 +15,10 @@ from tests.equivalence.visibilities import PAST
 from tests.equivalence.workloads import Change, Workload
 from tests.random_statistics import random_statistics
 from weft.adapting.adopting import adopted, filled, side_by_side
+from weft.adapting.planner import Planner
 from weft.optimizer.reordering import reordered
 from weft.optimizer.space import Options
 from weft.plan.graph import Member
-from weft.planning import Planner
 from weft.runtime.log.values import Manifest
 from weft.runtime.loop.adapter import Situation
 from weft.runtime.loop.driver import POLICIES

@@ -20,8 +20,8 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from tests.equivalence.streams import Join
-from weft.logical.window import Rows
-from weft.sources.spec import FilesSource, files
+from weft.connectors.files.source import FilesSource, files
+from weft.logical.query.window import Rows
 
 FORMATS = ("parquet", "arrow", "json", "csv")
 _FIRST = 1_700_000_000  # when the first file was last changed

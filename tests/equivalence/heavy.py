@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from weft.logical.expr import Literal, to_sql
+from weft.logical.expr.expression import Literal, to_sql
 from weft.plan.join_plan import JoinPlan, Layout, Operator, Store
 from weft.stats.skew import key_column
 

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from tests.equivalence.outer import Branch, OuterJoin, seen
-from weft.logical.expr import Call, Column, Expr, Literal
-from weft.logical.query import Input
-from weft.logical.window import Range
+from weft.logical.expr.expression import Call, Column, Expr, Literal
+from weft.logical.query.query import Input
+from weft.logical.query.window import Range
 from weft.sql.expressions import bind_expression
 from weft.sql.parse import parse_fragment
 from weft.sql.scope import Scope

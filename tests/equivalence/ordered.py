@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tests.equivalence.oracle import PERIOD, Oracle, batch_of
 from tests.equivalence.streams import Join, random_join
 from weft.logical.catalog import Catalog
-from weft.logical.query import Output
+from weft.logical.query.query import Output
 from weft.runtime.observe.metrics import BatchMetrics
 
 PRECISIONS = (1, 2, 3, 7, 64, 1 << 40)

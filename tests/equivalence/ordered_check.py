@@ -10,8 +10,8 @@ from tests.equivalence.options import random_options
 from tests.equivalence.oracle import Oracle, differs, run
 from tests.equivalence.ordered import PRECISIONS, Truth, dropping, shown_join
 from tests.equivalence.streams import Join
-from weft.logical.ordering import Ordering
-from weft.logical.punctuation import LAST
+from weft.logical.query.ordering import Ordering
+from weft.logical.query.punctuation import LAST
 from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.plan.lower import lower
 from weft.ports.punctuation import Punctuations

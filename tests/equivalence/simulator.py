@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import product
 
-from weft.logical.expr import Call, Column, Expr, Literal
-from weft.logical.query import Query
-from weft.logical.window import Range, Rows
+from weft.logical.expr.expression import Call, Column, Expr, Literal
+from weft.logical.query.query import Query
+from weft.logical.query.window import Range, Rows
 from weft.plan.derive import filters_of
 from weft.plan.graph import PhysicalGraph
 from weft.plan.rules import Edge, ProbeRule, Rule, StoreRule

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import weft
-import weft.running
+import weft.session.run
 from tests import executing
 from tests.equivalence.files import Layout, write
 from tests.equivalence.options import random_options
@@ -24,10 +24,10 @@ from tests.equivalence.streams import Join
 from tests.equivalence.visibilities import Chronicle, difference
 from tests.equivalence.workloads import Change, Life, Wish, Workload
 from tests.restless import made_restless, restless
+from weft.connectors.files.parquet_sink import ParquetSink
 from weft.plan.graph import Member
 from weft.runtime.loop.driver import POLICIES
 from weft.runtime.observe.metrics import BatchMetrics
-from weft.sinks.parquet import ParquetSink
 
 STEPS = 4
 RESTART = 2  # before this step
@@ -190,7 +190,7 @@ class Stage:
         """All steps."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                weft.running, "Checkpoint", Planned
+                weft.session.run, "Checkpoint", Planned
             )  # sessions remember what input their batches took
             return self._run()
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from weft.logical.catalog import Catalog
-from weft.logical.query import Query
+from weft.logical.query.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.sql.bind import parse_query
 

@@ -16,15 +16,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from weft.kernels.expr.arrow import arrow_type, result_schema
-from weft.logical.conversion import cast, literal
-from weft.logical.expr import Expr
-from weft.logical.flatten import flatten
-from weft.logical.functions import call
-from weft.logical.join import Join
-from weft.logical.nested import derived_stream, union_stream
-from weft.logical.query import Input, Output, Query, make_query
+from weft.logical.expr.conversion import cast, literal
+from weft.logical.expr.expression import Expr
+from weft.logical.expr.functions import call
+from weft.logical.nested.flatten import flatten
+from weft.logical.nested.nested import derived_stream, union_stream
+from weft.logical.query.join_tree import Join
+from weft.logical.query.query import Input, Output, Query, make_query
+from weft.logical.query.window import UNBOUNDED, Range, Rows, Window
 from weft.logical.schema import Schema, Stream
-from weft.logical.window import UNBOUNDED, Range, Rows, Window
 from weft.testing.reference import POSITION, TIME, groups_of, inside_counts, join_within_times, row_column
 
 BEGINNING = datetime(2024, 1, 1, tzinfo=timezone.utc)

@@ -23,7 +23,7 @@ from tests.equivalence.sub_selects import (
 )
 from tests.shares import seeds
 from weft.errors import WeftError
-from weft.logical.query import Query
+from weft.logical.query.query import Query
 from weft.logical.schema import Stream
 from weft.testing import LocalRun
 

@@ -17,11 +17,11 @@ from tests.equivalence.oracle import PERIOD, Oracle, differs, run
 from tests.equivalence.streams import Join, random_join
 from tests.equivalence.variants import variants
 from tests.shares import seeds
-from weft.logical.canonical import canonical
+from weft.adapting.planner import Planner
 from weft.logical.catalog import Catalog
+from weft.logical.expr.user_functions import UserFunction, has_user_call
+from weft.logical.query.canonical import canonical
 from weft.logical.schema import DataType
-from weft.logical.user_functions import UserFunction, has_user_call
-from weft.planning import Planner
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.visibility import StateFacts

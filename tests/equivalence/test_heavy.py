@@ -18,7 +18,7 @@ from tests.equivalence.streams import random_join
 from tests.equivalence.workload_check import check_workload
 from tests.equivalence.workloads import Workload, random_workload
 from tests.shares import seeds
-from weft.logical.query import Query
+from weft.logical.query.query import Query
 from weft.optimizer.cost import Weights
 from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.optimizer.space import Options

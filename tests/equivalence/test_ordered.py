@@ -17,7 +17,7 @@ from tests.equivalence.ordered_check import (
     ordered_run,
 )
 from tests.shares import seeds
-from weft.logical.ordering import Ordering
+from weft.logical.query.ordering import Ordering
 
 BLOCKS, SEEDS = 4, 9
 

@@ -18,8 +18,8 @@ from tests.equivalence.test_adapting import SHORT, adapted, adapting, seldom
 from tests.equivalence.visibilities import Chronicle, came_in, difference, whenever
 from tests.equivalence.workloads import Wish, Workload, random_workload
 from tests.shares import seeds
-from weft.logical.ordering import Ordering
-from weft.logical.query import Output
+from weft.logical.query.ordering import Ordering
+from weft.logical.query.query import Output
 from weft.optimizer.joint.methods import METHODS
 from weft.testing import is_ordered
 

@@ -15,8 +15,8 @@ from tests.equivalence.oracle import PERIOD, Rows, rows_of, timed
 from tests.equivalence.outer import Branch, OuterJoin, pads, random_outer
 from tests.shares import rare, seeds
 from weft.logical.codec import LOGICAL, Codec
-from weft.logical.join import Join
-from weft.logical.window import UNBOUNDED
+from weft.logical.query.join_tree import Join
+from weft.logical.query.window import UNBOUNDED
 from weft.sql.bind import parse_query
 from weft.testing import reference_join
 from weft.testing.reference import join_within_times, row_column

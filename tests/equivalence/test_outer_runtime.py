@@ -17,9 +17,9 @@ from tests.equivalence.outer import Branch, OuterJoin, at_the_last_moment, rando
 from tests.equivalence.variants import variants
 from tests.shares import seeds
 from weft.errors import QueryError
-from weft.logical.join import Join
-from weft.logical.outer import core_and_closing, joins
-from weft.logical.window import UNBOUNDED
+from weft.logical.outer.outer import core_and_closing, joins
+from weft.logical.query.join_tree import Join
+from weft.logical.query.window import UNBOUNDED
 from weft.testing.local import LocalRunner
 
 BLOCKS, SEEDS = 3, 20

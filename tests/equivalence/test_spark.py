@@ -20,13 +20,14 @@ from tests.equivalence.options import random_options
 from tests.equivalence.oracle import Oracle, differs
 from tests.equivalence.streams import Join, random_join
 from tests.shares import numbers, share_of
-from weft.logical.canonical import canonical
+from weft.connectors.memory.sink import to_memory
+from weft.connectors.sink_descriptions import make_sink, portable_description
+from weft.logical.query.canonical import canonical
 from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.optimizer.space import Options
 from weft.plan.lower import lower_workload
 from weft.plan.part import part_of
 from weft.plan.workload import share
-from weft.running import executor_for
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.driver import POLICIES
@@ -38,8 +39,7 @@ from weft.runtime.queries.active import ActiveQueries, Decision, Samples
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.visibility import StateFacts
-from weft.sinks import to_memory
-from weft.sinks.describe import make_sink, portable_description
+from weft.session.run import executor_for
 from weft.stats.statistics import Statistics
 
 RUNS, CASES = 5, 5

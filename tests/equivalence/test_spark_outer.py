@@ -21,8 +21,8 @@ from tests.equivalence.streams import Join, random_join
 from tests.equivalence.workloads import RANGES, Change, Wish, Workload
 from tests.shares import numbers, share_of
 from weft.errors import QueryError
-from weft.logical.outer import joins
-from weft.logical.waiting import check_closing
+from weft.logical.outer.outer import joins
+from weft.logical.outer.waiting import check_closing
 from weft.optimizer.joint.methods import METHODS
 
 CASES, INNER, WAITING = 20, 5, 6  # in a session

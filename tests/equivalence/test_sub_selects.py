@@ -22,7 +22,7 @@ from tests.equivalence.sub_selects import (
 from tests.shares import seeds
 from weft.errors import WeftError
 from weft.logical.catalog import Catalog
-from weft.logical.query import Query
+from weft.logical.query.query import Query
 from weft.sql.bind import parse_query
 
 

@@ -20,8 +20,8 @@ from tests.equivalence.workload_check import (
 )
 from tests.equivalence.workloads import PER_KEY, Change, random_workload
 from tests.shares import seeds, share_of
-from weft.logical.query import Query
-from weft.logical.window import Rows
+from weft.logical.query.query import Query
+from weft.logical.query.window import Rows
 from weft.optimizer.joint.methods import METHODS
 
 BLOCKS, SEEDS = 3, 5

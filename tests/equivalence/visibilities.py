@@ -27,11 +27,11 @@ from tests.equivalence.lateness import Flags, Source, go_along, times_of
 from tests.equivalence.oracle import Rows, rows_of, rows_there
 from tests.equivalence.streams import Join
 from tests.equivalence.workloads import Life
-from weft.logical.join import TESTS
-from weft.logical.outer import joins
-from weft.logical.query import Query
-from weft.logical.window import Range as RangeWindow
-from weft.logical.window import Rows as RowsWindow
+from weft.logical.outer.outer import joins
+from weft.logical.query.join_tree import TESTS
+from weft.logical.query.query import Query
+from weft.logical.query.window import Range as RangeWindow
+from weft.logical.query.window import Rows as RowsWindow
 from weft.plan.graph import Member
 from weft.testing.reference import TIME, groups_of, inside_counts, join_within_times, row_column
 

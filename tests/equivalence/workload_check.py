@@ -9,9 +9,9 @@ from tests.equivalence.drive import Boundary, Course, Setting, random_setting, r
 from tests.equivalence.oracle import PERIOD
 from tests.equivalence.visibilities import PAST, Chronicle, Expected, came_in, difference, whenever
 from tests.equivalence.workloads import Life, Workload
-from weft.logical.expr import aliases
-from weft.logical.query import Query
-from weft.logical.window import Range, Rows, Unbounded, Window
+from weft.logical.expr.expression import aliases
+from weft.logical.query.query import Query
+from weft.logical.query.window import Range, Rows, Unbounded, Window
 from weft.optimizer.joint.methods import METHODS
 from weft.plan.derive import filters_of
 from weft.plan.graph import Member, PhysicalGraph

@@ -13,12 +13,12 @@ from datetime import timedelta
 
 from tests.equivalence.streams import FILTERS, PAIRS, SHOWN, THETAS, TRIPLES, Join, random_join
 from weft.errors import WeftError
-from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
-from weft.logical.ordering import Ordering
-from weft.logical.outer import core_and_closing
-from weft.logical.query import Query
-from weft.logical.window import UNBOUNDED, Range, Rows
+from weft.logical.outer.outer import core_and_closing
+from weft.logical.query.canonical import canonical
+from weft.logical.query.ordering import Ordering
+from weft.logical.query.query import Query
+from weft.logical.query.window import UNBOUNDED, Range, Rows
 from weft.optimizer.single.strategies import STRATEGIES
 from weft.sql.bind import parse_query
 

@@ -17,7 +17,7 @@ from weft.optimizer.single.exhaustive import EXHAUSTIVE_INPUTS
 from weft.optimizer.single.strategies import STRATEGIES
 from weft.optimizer.space import Options
 from weft.service.pipeline import load_pipeline
-from weft.session import Session
+from weft.session.session import Session
 from weft.stats.statistics import Statistics, StreamStatistics
 from weft.testing import SHAPES
 

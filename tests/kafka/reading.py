@@ -9,9 +9,9 @@ from typing import Any
 
 import weft
 from tests.kafka.topics import Topics
+from weft.connectors.formats.records import Decoded
+from weft.connectors.kafka.cursor import KafkaCursor
 from weft.ports.source import MemoryBlobs, Place
-from weft.sources.kafka_cursor import KafkaCursor
-from weft.sources.records import Decoded
 
 __all__ = ["SCHEMA", "opened", "taken"]
 

@@ -16,9 +16,9 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from tests.unit.avro.random_avro import encoded
+from weft.connectors.kafka.registry import RegistryOptions, SchemaRegistry
 from weft.errors import ConfigError, SourceError
-from weft.java import find_java
-from weft.schema_registry import RegistryOptions, SchemaRegistry
+from weft.runtime.spark.java import find_java
 from weft.testing.kafka_broker import free_ports
 from weft.testing.maven import cache, fetch_files, is_fetched
 

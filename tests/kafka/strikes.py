@@ -12,7 +12,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from weft.sinks import kafka_transactions
+from weft.connectors.kafka import transactions as kafka_transactions
 from weft.testing.kafka_broker import Broker
 
 __all__ = ["MOMENTS", "Strikes", "struck"]

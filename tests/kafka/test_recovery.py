@@ -12,9 +12,9 @@ import pytest
 
 from tests.kafka.registry import Registry, framed
 from tests.kafka.topics import Topics, json_values
-from weft.avro import parse_schema
+from weft.connectors.kafka.avro import parse_schema
+from weft.connectors.kafka.registry_values import plain_avro
 from weft.logical.schema import Schema
-from weft.sources.kafka_avro import plain_avro
 from weft.testing.kafka_broker import Broker
 
 TIME = {"type": "long", "logicalType": "timestamp-millis"}

@@ -16,9 +16,9 @@ import weft
 from tests.kafka.reading import SCHEMA, opened, taken
 from tests.kafka.topics import Topics, json_values
 from tests.shares import seeds
+from weft.connectors.kafka import cursor as kafka_cursor
+from weft.connectors.kafka.offsets import TopicOffsets
 from weft.errors import SourceError
-from weft.sources import kafka_cursor
-from weft.sources.kafka_offsets import TopicOffsets
 
 TIME = "2024-01-01 00:00:00"
 
@@ -94,7 +94,7 @@ def test_a_part_of_the_old_topic_gives_no_records_of_the_new_one(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A batch that was planned and has to be repeated."""
-    monkeypatch.setattr("weft.sources.kafka_read._FRESH", 0.0)
+    monkeypatch.setattr("weft.connectors.kafka.fetch._FRESH", 0.0)
     topic = topics.make(1)
     topics.write(topic, values(0, 11))
     with opened(topics, topic) as (source, cursor):

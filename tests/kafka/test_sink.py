@@ -16,9 +16,9 @@ import pytest
 import weft
 from tests.kafka.strikes import Strikes, struck
 from tests.kafka.topics import Topics
+from weft.connectors.kafka.sink import KafkaSink
+from weft.connectors.sink_descriptions import describe_sink, make_sink
 from weft.errors import SinkError
-from weft.sinks.describe import describe_sink, make_sink
-from weft.sinks.kafka import KafkaSink
 from weft.testing.kafka_broker import Broker
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", None, 'c"\n\\é']})

@@ -12,9 +12,9 @@ import pytest
 import weft
 from tests.kafka.reading import SCHEMA, opened, taken
 from tests.kafka.topics import Topics, json_values
+from weft.connectors.formats.records import Decoded
+from weft.connectors.kafka import offsets as kafka_offsets
 from weft.errors import SourceError
-from weft.sources import kafka_offsets
-from weft.sources.records import Decoded
 
 
 def at(second: int) -> str:

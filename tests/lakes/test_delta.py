@@ -18,12 +18,12 @@ from tests.lakes.killing import killed_run, wanted
 from tests.lakes.program import QUERY, ROWS, make_session, write_input
 from tests.lakes.story import OWNER, SCHEMA, commit, crash_at, expected, live, rows, started
 from tests.shares import seeds
+from weft.connectors.delta.files import split_by_values
+from weft.connectors.delta.sink import DeltaSink
+from weft.connectors.files import file_system as files
+from weft.connectors.sink_descriptions import describe_sink, make_sink, portable_description
 from weft.errors import SinkError
 from weft.ports.sink import PartOpener, PartSink
-from weft.sinks import files
-from weft.sinks.delta import DeltaSink
-from weft.sinks.delta_files import split_by_values
-from weft.sinks.describe import describe_sink, make_sink, portable_description
 
 deltalake = pytest.importorskip("deltalake", reason='needs pip install "weft[delta]"')
 

@@ -13,9 +13,9 @@ import pytest
 
 import weft
 from tests.lakes.story import OWNER
+from weft.connectors.delta.sink import DeltaSink
+from weft.connectors.files import file_system as files
 from weft.errors import SinkError
-from weft.sinks import files
-from weft.sinks.delta import DeltaSink
 
 deltalake = pytest.importorskip("deltalake", reason='needs pip install "weft[delta]"')
 

@@ -17,9 +17,9 @@ from tests.lakes.killing import killed_run, wanted
 from tests.lakes.program import sink_for
 from tests.lakes.story import OWNER, SCHEMA, commit, crash_at, expected, live, rows, started
 from tests.shares import seeds
+from weft.connectors.iceberg.sink import IcebergSink
+from weft.connectors.sink_descriptions import describe_sink, make_sink, same_place
 from weft.errors import SinkError
-from weft.sinks.describe import describe_sink, make_sink, same_place
-from weft.sinks.iceberg import IcebergSink
 
 pytest.importorskip("pyiceberg", reason='needs pip install "weft[iceberg]"')
 pytestmark = [

@@ -20,9 +20,9 @@ from tests.lakes.killing import killed_run, wanted
 from tests.lakes.program import QUERY, make_session, write_input
 from tests.lakes.story import OWNER, SCHEMA, commit, crash_at, expected, live, started
 from tests.shares import seeds
+from weft.connectors.postgres.sink import PostgresSink
+from weft.connectors.sink_descriptions import describe_sink, make_sink, same_place
 from weft.errors import SinkError
-from weft.sinks.describe import describe_sink, make_sink, same_place
-from weft.sinks.postgres import PostgresSink
 
 psycopg = pytest.importorskip("psycopg", reason='needs pip install "weft[postgres]"')
 

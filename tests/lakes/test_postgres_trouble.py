@@ -13,9 +13,9 @@ import pytest
 import weft
 from tests.lakes.conftest import PASSWORD, PostgresServer
 from tests.lakes.story import OWNER
+from weft.connectors.postgres import sink as postgres
+from weft.connectors.postgres.sink import PostgresSink
 from weft.errors import SinkError
-from weft.sinks import postgres
-from weft.sinks.postgres import PostgresSink
 
 psycopg = pytest.importorskip("psycopg", reason='needs pip install "weft[postgres]"')
 

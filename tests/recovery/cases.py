@@ -27,7 +27,7 @@ from tests.recovery.orders import arrivals, in_order, passed, random_order, time
 from tests.recovery.queries import CLOSED, ENDED, POOL, QUERIES, STRATEGIES, STREAMS
 from tests.recovery.records import Life, batches_of, has_ended, is_last, lives, ranks, read_streams
 from tests.restless import made_restless, restless
-from weft.logical.query import Query
+from weft.logical.query.query import Query
 from weft.optimizer.joint.methods import METHODS
 from weft.testing.reference import join_within_times, reference_join, row_column
 

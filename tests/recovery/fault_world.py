@@ -25,8 +25,10 @@ from tests.recovery.faults import is_time, wrong_time
 from tests.restless import restless
 from weft.adapting.adapter import AdaptivePlan
 from weft.adapting.background import ForegroundPlanner
+from weft.adapting.planner import Planner
+from weft.connectors.formats.dead_letters import DeadLetterBox, DeadLetterLimit
+from weft.connectors.sink_descriptions import make_sink, portable_description
 from weft.logical.moments import shown_time
-from weft.planning import Planner
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
@@ -35,11 +37,10 @@ from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.executor import Pieces
 from weft.runtime.loop.loop import Loop
 from weft.runtime.observe.progress import complete_from
-from weft.runtime.task import job, shelf
-from weft.runtime.task.collecting import Merge
-from weft.runtime.task.messages import Message
-from weft.sinks.describe import make_sink, portable_description
-from weft.sources.dead_letter import DeadLetterBox, DeadLetterLimit
+from weft.runtime.output.merge_task import Merge
+from weft.runtime.state import shelf
+from weft.runtime.wire import task_input as job
+from weft.runtime.wire.messages import Message
 from weft.storage.storage import LocalDisk
 from weft.testing import reference_join
 

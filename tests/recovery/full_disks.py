@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+from weft.connectors.files import file_system as files
+from weft.connectors.files.source import FilesSource
 from weft.errors import SourceError
 from weft.ports.source import Part
-from weft.sinks import files
-from weft.sources.spec import FilesSource
 
 _STEPS = ("make_directory", "write_text", "move", "set_aside", "flush", "try_writing", "remove", "names_in")
 

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 import weft
-import weft.running
-import weft.runtime.loop.collection
+import weft.runtime.loop.merging
+import weft.session.run
 from tests.recovery.cases import Case, Change, run_query
 from tests.recovery.moments import last_batch
 from tests.recovery.processes import PATIENCE
@@ -116,12 +116,12 @@ def main(
     """Run to the end of the input; a lease may last shorter than usual (`LEASE_SECONDS`)."""
     lease.LEASE_SECONDS = float(os.environ.get("LEASE_SECONDS", lease.LEASE_SECONDS))
     Recorded.folder = Path(root) / FOLDER
-    setattr(weft.running, "Checkpoint", Recorded)  # noqa: B010
-    setattr(weft.running, "Loop", RecordedLoop)  # noqa: B010
+    setattr(weft.session.run, "Checkpoint", Recorded)  # noqa: B010
+    setattr(weft.session.run, "Loop", RecordedLoop)  # noqa: B010
     case = Case(int(seed), int(files), kind, place)
     if case.seed % 4:  # tasks merge ordered results, however few there are
-        setattr(weft.runtime.loop.collection, "FEW", 0)  # noqa: B010
-        setattr(weft.runtime.loop.collection, "LEAST", 1)  # noqa: B010
+        setattr(weft.runtime.loop.merging, "FEW", 0)  # noqa: B010
+        setattr(weft.runtime.loop.merging, "LEAST", 1)  # noqa: B010
     run_case(case.session(Path(root), master=master, execution=execution), case, Path(root))
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tests.recovery.records import FOLDER, Life, batches_of, lives, recorded
 from tests.recovery.table_story import FILES, FIXED, TABLE, TableStory
-from weft.logical.query import Query
+from weft.logical.query.query import Query
 from weft.logical.schema import Stream
 from weft.testing.reference import BATCH, FROM, TIME, UNTIL, join_within_times, row_column
 

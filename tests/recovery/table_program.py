@@ -17,15 +17,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import weft.running
+import weft.session.run
 from tests.recovery.moments import last_batch
 from tests.recovery.records import Recorded, RecordedLoop, record_stop
 from tests.recovery.table_story import Event, TableStory, random_table_story
+from weft.connectors.derived.sink import DerivedSink
+from weft.connectors.derived.source import DerivedCursor
+from weft.connectors.files.parquet_sink import ParquetSink
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.loop.tables import Tables
-from weft.sinks.derived import DerivedSink
-from weft.sinks.parquet import ParquetSink
-from weft.sources.derived import DerivedCursor
 
 STEPS: tuple[tuple[type, str], ...] = (
     (Recorded, "write_plan"),
@@ -129,8 +129,8 @@ def _runs(session: weft.Session, name: str) -> bool:
 
 def main(root: str, seed: str, how: str, fatal: str, master: str) -> None:
     """Live, from wherever the checkpoint stands, until all input is processed."""
-    setattr(weft.running, "Checkpoint", Recorded)  # noqa: B010
-    setattr(weft.running, "Loop", RecordedLoop)  # noqa: B010
+    setattr(weft.session.run, "Checkpoint", Recorded)  # noqa: B010
+    setattr(weft.session.run, "Loop", RecordedLoop)  # noqa: B010
     story, place = random_table_story(int(seed)), Path(root)
     _doom(random.Random(f"{seed} {fatal}"), fatal)
     session = story.session(place, execution=how, master=master)

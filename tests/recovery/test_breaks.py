@@ -16,16 +16,16 @@ from typing import Any, ClassVar
 
 import pytest
 
-import weft.running
+import weft.session.run
 from tests.recovery.cases import Case
 from tests.recovery.check import check
 from tests.recovery.moments import is_ending
 from tests.recovery.program import run_case
 from tests.recovery.records import Recorded, RecordedLoop
 from tests.shares import numbers, share_of
+from weft.connectors.files.parquet_sink import ParquetSink
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
-from weft.sinks.parquet import ParquetSink
 
 BREAKS = 12  # at most, of one session
 STEPS = 30  # within so many it breaks; a batch of a few queries has as many
@@ -116,8 +116,8 @@ def breaker(monkeypatch: pytest.MonkeyPatch) -> Breaker:
             commit_parts(self, batch_id, names)
 
     monkeypatch.setattr(ParquetSink, "commit_parts", breaking)
-    monkeypatch.setattr(weft.running, "Checkpoint", Breaking)
-    monkeypatch.setattr(weft.running, "Loop", RecordedLoop)
+    monkeypatch.setattr(weft.session.run, "Checkpoint", Breaking)
+    monkeypatch.setattr(weft.session.run, "Loop", RecordedLoop)
     breaker = Breaker()
     monkeypatch.setattr(Breaking, "breaker", breaker, raising=False)
     return breaker

@@ -15,11 +15,11 @@ import pytest
 import weft
 from tests.recovery.derived_world import ARROW, SCHEMA, expected, results, session_over, write_files
 from tests.shares import seeds
+from weft.connectors.derived.sink import DerivedSink
+from weft.connectors.derived.source import DerivedCursor
+from weft.connectors.files.parquet_sink import ParquetSink
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan
-from weft.sinks.derived import DerivedSink
-from weft.sinks.parquet import ParquetSink
-from weft.sources.derived import DerivedCursor
 
 STEPS: tuple[tuple[type, str], ...] = (
     (Checkpoint, "commit"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import weft
-import weft.running
+import weft.session.run
 from tests.recovery.cases import Ask, Case, Rows, given, run_query, wanted
 from tests.recovery.moments import last_batch
 from tests.recovery.queries import CLOSED, ENDED
@@ -44,7 +44,7 @@ def _break_off(root: Path, spark: Any, *asks: Ask) -> None:
     """Run until the end is planned, and no further."""
     CASE.write(root)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(weft.running, "Checkpoint", Uncommitted)
+        patch.setattr(weft.session.run, "Checkpoint", Uncommitted)
         with pytest.raises(RuntimeError, match="broken off"):
             _session(root, spark, *asks).run_available()
 

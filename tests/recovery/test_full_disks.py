@@ -19,7 +19,7 @@ import pytest
 
 import weft
 from weft.errors import SuspendedError, WeftError
-from weft.sinks import Sink
+from weft.ports.sink import Sink
 
 ROWS = 3_000
 SIZE = 4 << 20  # bytes of the disk

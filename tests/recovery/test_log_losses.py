@@ -11,10 +11,10 @@ import pytest
 
 from tests.recovery.fault_story import BreakOffError
 from tests.recovery.fault_world import FORMATS, Hook, World
+from weft.connectors.files import taken_files as taken
 from weft.errors import SourceError, StateError, WeftError
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
-from weft.sources import taken
 
 
 class Scene(World):

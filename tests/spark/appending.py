@@ -27,7 +27,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 import weft
-import weft.running
+import weft.session.run
 from tests.spark.appending_trials import (
     SCHEMA,
     WINDOWS,
@@ -38,12 +38,12 @@ from tests.spark.appending_trials import (
     random_sql,
 )
 from tests.spark.sessions import running
-from weft.logical.query import Query
+from weft.connectors.files.parquet_sink import ParquetSink
+from weft.connectors.files.source import FilesSource
+from weft.connectors.memory.sink import MemorySink
+from weft.logical.query.query import Query
 from weft.runtime.local import LocalExecutor
 from weft.runtime.spark.session import create_spark
-from weft.sinks.memory import MemorySink
-from weft.sinks.parquet import ParquetSink
-from weft.sources.spec import FilesSource
 from weft.testing import reference_join
 
 __all__ = ["differences", "executed", "load"]
@@ -235,13 +235,13 @@ def load(processes: int) -> Iterator[None]:
 @contextmanager
 def executed(execution: str) -> Iterator[None]:
     """Sessions run their batches so; "local" is in this process, which users cannot ask for."""
-    original = weft.running.executor_for
+    original = weft.session.run.executor_for
     if execution == "local":
-        weft.running.executor_for = lambda *args: LocalExecutor(args[2], readers=args[3])
+        weft.session.run.executor_for = lambda *args: LocalExecutor(args[2], readers=args[3])
     try:
         yield
     finally:
-        weft.running.executor_for = original
+        weft.session.run.executor_for = original
 
 
 def main(first: int, trials: int, master: str) -> int:

@@ -22,10 +22,10 @@ import numpy as np
 import pyarrow as pa
 from pyspark import cloudpickle
 
+from weft.connectors.files.parquet_sink import ParquetPart, ParquetSink
+from weft.connectors.files.source import FilesSource
+from weft.connectors.formats.records import Decoded
 from weft.ports.source import Part
-from weft.sinks.parquet import ParquetPart, ParquetSink
-from weft.sources.records import Decoded
-from weft.sources.spec import FilesSource
 
 __all__ = ["SCHEMA", "WINDOWS", "FaultySink", "FaultySource", "Trial", "append", "random_sql"]
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import weft
-import weft.running
+import weft.session.run
 from weft.testing import reference_join
 
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)

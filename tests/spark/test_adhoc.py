@@ -15,10 +15,10 @@ import pytest
 
 import weft
 from tests.spark.sessions import jobs_of, running
+from weft.connectors.files.parquet_sink import ParquetPart, ParquetSink
+from weft.connectors.memory.sink import MemorySink
 from weft.errors import PlanError, QueryError, SinkError, SourceError, StateError, SuspendedError, WeftError
 from weft.runtime.observe.progress import QueryProgress
-from weft.sinks.memory import MemorySink
-from weft.sinks.parquet import ParquetPart, ParquetSink
 from weft.testing.reference import join_within_times, row_column
 
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tests.shares import share_of
 from tests.unit.kernels.characters import PLACES, cases, characters, counts, sample
 from tests.unit.kernels.edges import plain, values_over
-from weft.logical.expr import Expr, to_sql
+from weft.logical.expr.expression import Expr, to_sql
 
 AT_ONCE = 20_000
 # Letters of Unicode 17, of which Arrow has the capitals and Spark not yet; docs/sql.md lists them.

@@ -26,7 +26,7 @@ from tests.unit.kernels.edges import (
     table_over,
     values_over,
 )
-from weft.logical.expr import Call, to_sql, type_sql
+from weft.logical.expr.expression import Call, to_sql, type_sql
 
 KINDS = [kind for kind in POOLS if kind not in ("binary", "interval")]
 # Spark has none of them as functions, or has them under other names.

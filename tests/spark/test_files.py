@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import weft
-import weft.running
+import weft.session.run
 from tests.spark.sessions import running
 from weft.errors import SourceError, SuspendedError
 from weft.runtime.log.values import BatchPlan
@@ -122,7 +122,7 @@ def losing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
                 file.unlink(missing_ok=True)
                 return super().execute(plan)
 
-        monkeypatch.setattr(weft.running, "Loop", Losing)
+        monkeypatch.setattr(weft.session.run, "Loop", Losing)
 
     return lose
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from weft.connectors.frames.frame_query import FrameCursor
+from weft.connectors.frames.source import DataFrameSource, dataframe
 from weft.errors import SourceError
 from weft.ports.source import MemoryBlobs, Place
-from weft.sources.frame_query import FrameCursor
-from weft.sources.frames import DataFrameSource, dataframe
 
 
 def write(folder: Path, name: str, *values: int) -> None:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import weft
-import weft.running
+import weft.session.run
 from tests.equivalence.sub_selects import SCHEMA, Shape, answer, base_streams, random_query
 from tests.equivalence.test_derived import LATENESS, REFUSED, rows_of, split, timely_tables
 from tests.recovery.records import Recorded, RecordedLoop
@@ -21,7 +21,7 @@ from tests.recovery.table_program import tell
 from tests.recovery.table_story import random_table_story
 from tests.shares import seeds
 from weft.errors import WeftError
-from weft.logical.nested import defined_streams
+from weft.logical.nested.nested import defined_streams
 
 EXECUTIONS = ("resident", "jobs")
 
@@ -32,8 +32,8 @@ def test_a_story_of_tables(
     spark: Any, seed: int, execution: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tasks of Spark would look up another version than the plan says, or lose what an inner query gave."""
-    monkeypatch.setattr(weft.running, "Checkpoint", Recorded)
-    monkeypatch.setattr(weft.running, "Loop", RecordedLoop)
+    monkeypatch.setattr(weft.session.run, "Checkpoint", Recorded)
+    monkeypatch.setattr(weft.session.run, "Loop", RecordedLoop)
     story = random_table_story(seed)
     session = story.session(tmp_path, spark=spark, execution=execution)
     session.start(ends=True)

@@ -13,15 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import weft
+from weft.connectors.files.parquet_sink import to_parquet
+from weft.connectors.memory.sink import to_memory
 from weft.errors import CatalogError, ConfigError, QueryError, StateError
-from weft.logical.query import Query
+from weft.logical.query.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.ports.sink import Sink
 from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
 from weft.runtime.log.segment_files import read_manifest
 from weft.runtime.observe.inspect import inspect
-from weft.runtime.task.segments import LAG
-from weft.sinks import to_memory, to_parquet
+from weft.runtime.state.segments import LAG
 from weft.stats.statistics import Statistics, StreamStatistics
 from weft.testing import reference_join
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import weft
-import weft.running
+import weft.session.run
 from tests.spark.files import START, definition, read_files, rows_of, run, session_of, write
 from tests.spark.sessions import jobs_of
 from weft.errors import CatalogError, ConfigError, QueryError, SinkError, SourceError, StateError
@@ -169,7 +169,7 @@ def test_a_query_added_after_a_crash_begins_with_the_batch_after_it(
     read_files(session, tmp_path, "a", "b")
     planned = session.query(PAIR, name="pair", sink=weft.to_parquet(tmp_path / "pair"))
     with monkeypatch.context() as patch:
-        patch.setattr(weft.running, "Checkpoint", Uncommitted)
+        patch.setattr(weft.session.run, "Checkpoint", Uncommitted)
         with pytest.raises(RuntimeError, match="broken off"):
             run(session)
     for stream in "ab":

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from weft.logical.catalog import Catalog
-from weft.logical.expr import type_sql
+from weft.logical.expr.expression import type_sql
 from weft.logical.schema import Schema, Stream
 from weft.sql.bind import parse_query
 

@@ -21,7 +21,7 @@ from tests.recovery.cases import Case
 from tests.recovery.check import check
 from tests.recovery.processes import Run, until
 from tests.storage.s3_front import Front, Trouble
-from weft.sinks.parquet import to_parquet
+from weft.connectors.files.parquet_sink import to_parquet
 from weft.storage.objects import ObjectStorage
 
 __all__ = ["Stricken"]

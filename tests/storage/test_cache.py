@@ -18,7 +18,7 @@ from weft.errors import ConfigError
 from weft.runtime.observe.inspect import inspect
 from weft.runtime.observe.log_lines import batch_fields
 from weft.runtime.observe.metrics import BatchMetrics
-from weft.runtime.task.shelf import _SHELVES
+from weft.runtime.state.shelf import _SHELVES
 from weft.service.state_view import state_summary
 from weft.storage.cache import CacheCounter, CacheCounts, DiskCache, default_cache
 from weft.storage.objects import ObjectStorage, host_cache

@@ -16,11 +16,11 @@ from tests.lakes.killing import killed_run, wanted
 from tests.lakes.story import OWNER, SCHEMA, commit, crash_at, expected, live, rows, started
 from tests.lakes.test_delta import content
 from tests.shares import seeds
+from weft.connectors.delta import sink as delta
+from weft.connectors.delta.places import ObjectPlace
+from weft.connectors.delta.sink import DeltaSink
+from weft.connectors.sink_descriptions import describe_sink, make_sink, portable_description, same_place
 from weft.errors import ConfigError, SinkError, SourceError
-from weft.sinks import delta
-from weft.sinks.delta import DeltaSink
-from weft.sinks.delta_places import ObjectPlace
-from weft.sinks.describe import describe_sink, make_sink, portable_description, same_place
 from weft.storage.objects import ObjectStorage
 
 deltalake = pytest.importorskip("deltalake", reason='needs pip install "weft[delta]"')

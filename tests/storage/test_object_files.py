@@ -14,12 +14,12 @@ import pytest
 
 import weft
 from tests.shares import seeds
+from weft.connectors.files.parquet_objects import ObjectParquetSink
+from weft.connectors.files.parquet_sink import to_parquet
+from weft.connectors.files.source import files
+from weft.connectors.sink_descriptions import make_sink, same_place
 from weft.errors import ConfigError, SinkError, SourceError
 from weft.ports.source import MemoryBlobs, Place
-from weft.sinks.describe import make_sink, same_place
-from weft.sinks.parquet import to_parquet
-from weft.sinks.parquet_objects import ObjectParquetSink
-from weft.sources.spec import files
 from weft.storage.objects import ObjectStorage
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])

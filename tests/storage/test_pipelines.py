@@ -10,9 +10,10 @@ import pytest
 
 from tests.storage.test_sessions import joined
 from tests.unit.service.api.running import running_hub, served, wait_for
+from weft.connectors.files.parquet_objects import ObjectParquetSink
 from weft.errors import PipelineError
 from weft.runtime.observe.inspect import inspect
-from weft.runtime.task.shelf import _SHELVES
+from weft.runtime.state.shelf import _SHELVES
 from weft.service import run
 from weft.service.api.metrics import Metrics
 from weft.service.client.http_client import Client
@@ -22,7 +23,6 @@ from weft.service.hub.values import NewQuery, NewStream
 from weft.service.page.dead_letters import newest_letters
 from weft.service.pipeline import load_pipeline
 from weft.service.run import RunOptions, run_pipeline
-from weft.sinks.parquet_objects import ObjectParquetSink
 from weft.storage.objects import ObjectStorage
 
 PIPELINE = """

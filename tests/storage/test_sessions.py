@@ -77,7 +77,7 @@ def test_a_damaged_segment_is_named(s3: str, tmp_path: Path) -> None:
         storage.put(f"state/buckets/{name}", data[: len(data) // 2])
     host_cache().folder.rename(tmp_path / "gone")
     write(tmp_path / "in", sides, random.Random(4), 1)
-    from weft.runtime.task import shelf
+    from weft.runtime.state import shelf
 
     shelf._SHELVES.clear()
     with pytest.raises(StateError, match="s3://"):

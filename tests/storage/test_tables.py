@@ -14,8 +14,8 @@ import pytest
 import weft
 from tests.shares import seeds
 from tests.unit.test_session_tables import customers, given, made, orders, wait_for, write
+from weft.connectors.tables.readers import FilesTable
 from weft.errors import SourceError
-from weft.sources.table_readers import FilesTable
 from weft.storage.objects import ObjectStorage
 
 

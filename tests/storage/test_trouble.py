@@ -14,11 +14,11 @@ import pytest
 from tests.equivalence.test_spark import Case, make_case, metrics_of, run, wrong
 from tests.shares import numbers, share_of
 from tests.storage.s3_front import KINDS, Front, Trouble
+from weft.connectors.files.parquet_objects import ObjectParquetSink
+from weft.connectors.files.parquet_sink import to_parquet
 from weft.kernels.expr.arrow import result_schema
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.loop.driver import POLICIES
-from weft.sinks.parquet import to_parquet
-from weft.sinks.parquet_objects import ObjectParquetSink
 from weft.storage.objects import ObjectStorage
 from weft.storage.places import storage_at
 

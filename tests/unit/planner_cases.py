@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 from tests.random_statistics import random_statistics
 from weft.errors import WeftError
-from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
-from weft.logical.outer import core_and_closing
-from weft.logical.query import Query
+from weft.logical.outer.outer import core_and_closing
+from weft.logical.query.canonical import canonical
+from weft.logical.query.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.optimizer.cost import Weights
 from weft.optimizer.space import Options

@@ -15,7 +15,7 @@ MODULES = sorted(CODE.rglob("*.py"))
 LINES = 450
 ARGUMENTS = 8
 
-# What users write by keyword; it becomes one value at once (`weft.settings`).
+# What users write by keyword; it becomes one value at once (`weft.session.settings`).
 PUBLIC = {"session.Session"}
 
 # Ordinary words, and words of Python, Arrow and Spark, that need no entry in the glossary.

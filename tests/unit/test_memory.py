@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import weft
+from weft.bucket.memory_limits import batch_bytes, bytes_of, machine_memory, portion_bytes, task_memory
 from weft.errors import ConfigError
-from weft.memory import batch_bytes, bytes_of, machine_memory, portion_bytes, task_memory
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import weft
+from weft.connectors.files import file_system as files
 from weft.errors import ConfigError, SinkError
-from weft.paths import own_python
-from weft.sinks import files
+from weft.storage.paths import own_python
 
 SCHEMA = pa.schema({"k": pa.int64()})
 URIS = ["hdfs://name/ck", "ftp://name/ck", "file://other-host/ck"]
@@ -97,7 +97,7 @@ def test_a_library_that_is_missing_is_named_before_spark_starts(
     session = weft.Session(checkpoint=tmp_path / "ck", execution="jobs")
     session.stream("a", weft.files("json", str(tmp_path), schema="k long"))
     session.query("SELECT a.k FROM a", sink=sink)
-    monkeypatch.setattr("weft.starting.find_spec", lambda name: None if name == module else object())
-    monkeypatch.setattr("weft.starting._spark_for", lambda _: pytest.fail("Spark is started"))
+    monkeypatch.setattr("weft.session.starting.find_spec", lambda name: None if name == module else object())
+    monkeypatch.setattr("weft.session.starting._spark_for", lambda _: pytest.fail("Spark is started"))
     with pytest.raises(ConfigError, match=f"{module}, which is not installed"):
         session.start()

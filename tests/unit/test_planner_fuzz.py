@@ -16,8 +16,8 @@ import pytest
 
 from tests.shares import seeds
 from tests.unit.planner_cases import Case, random_case
+from weft.adapting.planner import Planner
 from weft.optimizer.joint.methods import METHODS
-from weft.planning import Planner
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.request import QueryRequest

@@ -13,10 +13,10 @@ import pytest
 
 import weft
 from weft.adapting.background import ForegroundPlanner
+from weft.adapting.planner import Planner
 from weft.adapting.proposal import Snapshot, propose
 from weft.errors import PlanError
-from weft.logical.canonical import canonical
-from weft.planning import Planner
+from weft.logical.query.canonical import canonical
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.active import (
     ActiveQueries,
@@ -289,7 +289,7 @@ def _break(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise KeyError(4)
 
-    monkeypatch.setattr("weft.planning.optimise_all", fail)
+    monkeypatch.setattr("weft.adapting.planner.optimise_all", fail)
 
 
 def counted(rows: pa.Table) -> Counter[str]:

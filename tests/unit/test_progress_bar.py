@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 from rich.console import Console
 
-from weft import progress_bar as bounded
-from weft.progress_bar import progress_bar, total_files
 from weft.runtime.observe.metrics import BatchMetrics
+from weft.session import progress_bar as bounded
+from weft.session.progress_bar import progress_bar, total_files
 
 
 @dataclass

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import weft
+from weft.connectors.kafka.registry import RegistryOptions, SchemaRegistry, registry_options
 from weft.errors import SourceError
-from weft.schema_registry import RegistryOptions, SchemaRegistry, registry_options
 
 ANSWERS: dict[str, Any] = {
     "/schemas/ids/1": {"schema": '"long"'},
@@ -94,7 +94,7 @@ def test_a_schema_is_asked_for_once(address: str) -> None:
 def test_schemas_that_others_refer_to_come_with_them(address: str) -> None:
     found = asked(address).schema(3)
     assert found is not None
-    from weft.avro import parse_schema
+    from weft.connectors.kafka.avro import parse_schema
 
     schema = parse_schema(found.text, found.references)
     assert schema.branches(schema.resolve(schema.root).fields[0].type)[0].symbols == ("a",)

@@ -13,10 +13,10 @@ import pytest
 
 import weft
 from tests.unit.planner_cases import SCHEMA, STREAMS, Case, random_case
-from weft.logical.query import Query
+from weft.connectors.memory.source import TableSource
+from weft.logical.query.query import Query
 from weft.optimizer.joint.methods import JointResult, optimise_all
 from weft.plan.graph import PhysicalGraph
-from weft.sources.tables import TableSource
 
 CASES = 24
 
@@ -127,7 +127,7 @@ def test_queries_are_planned_together_once(tmp_path: Path, monkeypatch: pytest.M
         sizes.append(len(queries))
         return optimise_all(queries, *given, **more)
 
-    monkeypatch.setattr("weft.planning.optimise_all", counted)
+    monkeypatch.setattr("weft.adapting.planner.optimise_all", counted)
     for number in range(5):
         session.query(f"{PAIR} AND a.v > {number}", sink=weft.to_count())
     assert sizes == [1] * 5

@@ -11,8 +11,8 @@ import pytest
 import weft
 from tests.shares import seeds
 from tests.unit.wrong_things import CALLS, WRONG, Call, uncovered
-from weft.arguments import checked
 from weft.errors import ConfigError
+from weft.logical.arguments import checked
 
 
 def test_every_public_name_is_among_them() -> None:

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import weft
+from weft.connectors.files.source import FilesSource
+from weft.connectors.generate.rate import Kind, RateSource
+from weft.connectors.kafka.source import KafkaSource
 from weft.ports.sink import Sink
-from weft.sources.kafka import KafkaSource
-from weft.sources.rate import Kind, RateSource
-from weft.sources.spec import FilesSource
 from weft.sql.builder import Builder
 
 __all__ = ["CALLS", "WRONG", "Call", "public_methods", "uncovered"]

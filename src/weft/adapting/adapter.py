@@ -22,6 +22,7 @@ from weft.adapting.adopting import (
     what_changes,
 )
 from weft.adapting.background import PlanFinder
+from weft.adapting.planner import KnownFor
 from weft.adapting.proposal import Proposal, Snapshot, over_same_stores
 from weft.adapting.work import drift, work_per_row, work_rate
 from weft.optimizer.adaptation import (
@@ -37,7 +38,6 @@ from weft.optimizer.adaptation import (
 from weft.optimizer.replanning import HeavyValueWatch
 from weft.optimizer.space import Options
 from weft.plan.workload import WorkloadPlan
-from weft.planning import KnownFor
 from weft.runtime.loop.adapter import Adopted, Situation
 from weft.runtime.observe.plan_changes import PlanChange
 from weft.runtime.queries.active import Decision

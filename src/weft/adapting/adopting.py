@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 
-from weft.logical.expr import Expr
+from weft.logical.expr.expression import Expr
 from weft.plan.graph import Member
 from weft.plan.join_plan import Layout, Names
 from weft.plan.lower import lower_workload

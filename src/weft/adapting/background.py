@@ -22,7 +22,7 @@ from typing import IO, Any, Protocol
 
 from weft.adapting.proposal import Proposal, Snapshot, propose
 from weft.errors import PlanError, WeftError
-from weft.paths import own_python
+from weft.storage.paths import own_python
 
 __all__ = [
     "BackgroundPlanner",

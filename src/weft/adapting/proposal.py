@@ -10,7 +10,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from weft.logical.expr import Expr
+from weft.adapting.planner import Planner
+from weft.logical.expr.expression import Expr
 from weft.optimizer.adaptation import is_alike
 from weft.optimizer.expected_cost import shared_cost
 from weft.optimizer.groups.assignment import grouping_gain
@@ -19,7 +20,6 @@ from weft.optimizer.reordering import reordered
 from weft.optimizer.space import Options
 from weft.plan.lower import lower_workload
 from weft.plan.workload import WorkloadPlan
-from weft.planning import Planner
 from weft.runtime.queries.active import Samples
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.transition import can_be_filled

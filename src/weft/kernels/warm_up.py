@@ -28,9 +28,9 @@ from weft.kernels.query_sets.predicate_index import PredicateIndex
 from weft.kernels.query_sets.query_set import by_thresholds, nonempty, rows_per_query, set_bit, thresholds
 from weft.kernels.route.partition import by_hash as route_by_hash
 from weft.kernels.route.sample import frequent, least_hashes
-from weft.logical.conversion import cast, literal
-from weft.logical.expr import Column
-from weft.logical.functions import call
+from weft.logical.expr.conversion import cast, literal
+from weft.logical.expr.expression import Column
+from weft.logical.expr.functions import call
 from weft.logical.schema import DataType
 
 __all__ = ["STEPS", "warm_up"]

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from weft.arguments import check_fields, checked
 from weft.errors import CatalogError, nearest
-from weft.logical.query import Query
+from weft.logical.arguments import check_fields, checked
+from weft.logical.expr.user_functions import UserFunction
+from weft.logical.query.query import Query
 from weft.logical.schema import Stream
-from weft.logical.user_functions import UserFunction
 
 __all__ = ["Catalog"]
 

@@ -13,12 +13,12 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 from weft.errors import PlanError
-from weft.logical.expr import Call, Column, Literal
-from weft.logical.join import Join
-from weft.logical.ordering import Ordering
-from weft.logical.query import Input, Key, Output, Query
+from weft.logical.expr.expression import Call, Column, Literal
+from weft.logical.query.join_tree import Join
+from weft.logical.query.ordering import Ordering
+from weft.logical.query.query import Input, Key, Output, Query
+from weft.logical.query.window import Range, Rows, Unbounded
 from weft.logical.schema import DataType, Field, Schema, Stream
-from weft.logical.window import Range, Rows, Unbounded
 
 __all__ = ["LOGICAL", "Codec"]
 

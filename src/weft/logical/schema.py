@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
-from weft.arguments import check_fields, checked, shown
 from weft.errors import CatalogError, nearest
+from weft.logical.arguments import check_fields, checked, shown
 
 if TYPE_CHECKING:
-    from weft.logical.query import Query
+    from weft.logical.query.query import Query
 
 __all__ = [
     "AHEAD",
@@ -233,7 +233,7 @@ class Stream:
     earlier batches is late: dropped, or joined with what is still there. A stream that is silent for longer than
     ``idle_after`` does not hold the others back. What is read from no source has a ``definition``: one query, whose
     results are the tuples (a derived stream), or several queries of one input each, whose results are the tuples
-    together (a union); `weft.logical.nested` makes such streams. A ``table`` has no time: its rows are looked up by
+    together (a union); `logical/nested` makes such streams. A ``table`` has no time: its rows are looked up by
     tuples of streams, and never start a result. A record whose event time is ahead of the clock by more than
     ``ahead`` is set aside, and moves no watermark; None: there is no such limit. What a query is does not depend on it,
     so streams that differ in it are equal, and no log keeps it.

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from types import UnionType
 
-from weft.arguments import check_fields
 from weft.errors import ConfigError
+from weft.logical.arguments import check_fields
 from weft.plan.workload import WorkloadPlan
 
 __all__ = [

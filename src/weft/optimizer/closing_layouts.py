@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterator
 from itertools import product
 
 from weft.errors import PlanError
-from weft.logical.expr import Call, Expr, aliases
-from weft.logical.join import Join
-from weft.logical.outer import Closing
-from weft.logical.query import Query
-from weft.logical.user_functions import has_user_call
+from weft.logical.expr.expression import Call, Expr, aliases
+from weft.logical.expr.user_functions import has_user_call
+from weft.logical.outer.outer import Closing
+from weft.logical.query.join_tree import Join
+from weft.logical.query.query import Query
 from weft.plan.homes import locate_rows
 from weft.plan.join_plan import Layout, Store
 from weft.stats.statistics import Statistics

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from math import prod
 
-from weft.arguments import check_fields
 from weft.errors import ConfigError
+from weft.logical.arguments import check_fields
 from weft.plan.schedule import CELL, SPAN, edge_copies
 
 __all__ = [

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from weft.logical.expr import aliases, to_sql
-from weft.logical.query import Query
-from weft.logical.user_functions import user_functions
+from weft.logical.expr.expression import aliases, to_sql
+from weft.logical.expr.user_functions import user_functions
+from weft.logical.query.query import Query
 from weft.optimizer.cost import hop_cost, probe_cost, storage_cost, store_cost
 from weft.optimizer.space import Options, Space
 from weft.plan.graph import PhysicalGraph, StoreNode

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from weft.logical.expr import Expr
-from weft.logical.query import Query
+from weft.logical.expr.expression import Expr
+from weft.logical.query.query import Query
 from weft.plan.graph import PhysicalGraph
 from weft.plan.rules import ProbeRule
 from weft.stats.estimate import Estimator

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from weft.logical.expr import Column, Expr, Literal, to_sql
-from weft.logical.query import Query
+from weft.logical.expr.expression import Column, Expr, Literal, to_sql
+from weft.logical.query.query import Query
 from weft.logical.schema import DataType
 from weft.optimizer.cost import Weights, heavy_copies, waiting
 from weft.plan.routing import Routing

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from weft.arguments import check_fields
 from weft.errors import ConfigError, PlanError
-from weft.logical.expr import Expr, aliases, columns
-from weft.logical.query import Query
-from weft.logical.user_functions import has_user_call, user_calls
+from weft.logical.arguments import check_fields
+from weft.logical.expr.expression import Expr, aliases, columns
+from weft.logical.expr.user_functions import has_user_call, user_calls
+from weft.logical.query.query import Query
 from weft.optimizer.cost import DEFAULT_WEIGHTS, Weights, call_cost, copies, crowding, step_cost
 from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.skew import Skew

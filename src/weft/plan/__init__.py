@@ -1,0 +1,1 @@
+"""Plans and graphs as values that print themselves."""

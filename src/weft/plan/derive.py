@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
-from weft.logical.expr import Call, Column, Expr, aliases, columns
-from weft.logical.horizon import retention, time_bounds
-from weft.logical.outer import Closing
-from weft.logical.query import Query
-from weft.logical.waiting import spans
+from weft.logical.expr.expression import Call, Column, Expr, aliases, columns
+from weft.logical.outer.outer import Closing
+from weft.logical.outer.waiting import spans
+from weft.logical.query.horizon import retention, time_bounds
+from weft.logical.query.query import Query
 from weft.plan.join_plan import Names
 from weft.plan.routing import Equality, equalities
 from weft.plan.rules import ProbeRule, Rule

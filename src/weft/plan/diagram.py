@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.logical.canonical import readable
+from weft.logical.query.canonical import readable
 from weft.plan.graph import PhysicalGraph
 from weft.plan.schedule import ALL, LOCAL
 

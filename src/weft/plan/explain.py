@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from weft.errors import WeftError
-from weft.logical.asof import asof_joins
-from weft.logical.expr import Call
-from weft.logical.ordering import Ordering
-from weft.logical.query import Query
-from weft.logical.user_functions import has_user_call
-from weft.logical.window import Rows, format_duration
+from weft.logical.expr.expression import Call
+from weft.logical.expr.user_functions import has_user_call
+from weft.logical.query.asof import asof_joins
+from weft.logical.query.ordering import Ordering
+from weft.logical.query.query import Query
+from weft.logical.query.window import Rows, format_duration
 from weft.plan.closing import closing_lines
 from weft.plan.figures import number, table
 from weft.plan.graph import PhysicalGraph, StoreNode

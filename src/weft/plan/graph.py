@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from weft.errors import PlanError
 from weft.logical.codec import LOGICAL, Codec
-from weft.logical.expr import Column, Expr
-from weft.logical.ordering import Ordering
-from weft.logical.outer import Closing
-from weft.logical.query import Input, Query
+from weft.logical.expr.expression import Column, Expr
+from weft.logical.outer.outer import Closing
+from weft.logical.query.ordering import Ordering
+from weft.logical.query.query import Input, Query
 from weft.plan.join_plan import (
     Cost,
     JoinPlan,

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from weft.logical.expr import Call, Expr
-from weft.logical.join import Join
+from weft.logical.expr.expression import Call, Expr
+from weft.logical.query.join_tree import Join
 from weft.plan.join_plan import Layout
 
 __all__ = ["RowPlace", "locate_rows"]

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weft.errors import PlanError
-from weft.logical.expr import Expr, Literal, aliases, to_sql
-from weft.logical.limits import measured_in_cells
-from weft.logical.outer import Closing
-from weft.logical.query import Query
+from weft.logical.expr.bounds import measured_in_cells
+from weft.logical.expr.expression import Expr, Literal, aliases, to_sql
+from weft.logical.outer.outer import Closing
+from weft.logical.query.query import Query
 
 __all__ = [
     "CallCost",

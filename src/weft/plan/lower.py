@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from weft.logical.canonical import joined_on
-from weft.logical.expr import Expr
-from weft.logical.ordering import Ordering
-from weft.logical.outer import Closing
-from weft.logical.query import Query
+from weft.logical.expr.expression import Expr
+from weft.logical.outer.outer import Closing
+from weft.logical.query.canonical import joined_on
+from weft.logical.query.ordering import Ordering
+from weft.logical.query.query import Query
 from weft.plan.derive import columns_of, counts_unwanted, indexes_of, probe_conditions, widest_retention
 from weft.plan.graph import Member, PhysicalGraph, Source, StoreNode
 from weft.plan.join_plan import JoinPlan, Names, StepCost

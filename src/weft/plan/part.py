@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from weft.logical.canonical import joined_on
-from weft.logical.expr import rename
-from weft.logical.outer import Closing
-from weft.logical.query import Query
+from weft.logical.expr.expression import rename
+from weft.logical.outer.outer import Closing
+from weft.logical.query.canonical import joined_on
+from weft.logical.query.query import Query
 from weft.plan.graph import Member, PhysicalGraph, StoreNode
 from weft.plan.join_plan import Names
 from weft.plan.lower import lower_workload

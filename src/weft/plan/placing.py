@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from weft.logical.expr import Expr, Literal
-from weft.logical.query import Query
+from weft.logical.expr.expression import Expr, Literal
+from weft.logical.query.query import Query
 from weft.plan.join_plan import Layout, Names
 from weft.plan.routing import Routing
 from weft.plan.schedule import (

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import NamedTuple
 
-from weft.logical.expr import Call, Expr, aliases, to_sql
-from weft.logical.horizon import is_time_bound
-from weft.logical.limits import Range, bounds, cell, last_cell, ranges
-from weft.logical.query import Query
-from weft.logical.user_functions import has_user_call
+from weft.logical.expr.bounds import Range, bounds, cell, last_cell, ranges
+from weft.logical.expr.expression import Call, Expr, aliases, to_sql
+from weft.logical.expr.user_functions import has_user_call
+from weft.logical.query.horizon import is_time_bound
+from weft.logical.query.query import Query
 from weft.plan.join_plan import Layout
 from weft.plan.schedule import CELL, NO_KEY, Spread
 

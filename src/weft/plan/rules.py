@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weft.errors import PlanError
-from weft.logical.expr import Call, Expr, Literal
-from weft.logical.limits import measured_in_cells
+from weft.logical.expr.bounds import measured_in_cells
+from weft.logical.expr.expression import Call, Expr, Literal
 from weft.plan.join_plan import Names, StepCost
 from weft.plan.routing import Equality
 from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SHUFFLE, SPAN

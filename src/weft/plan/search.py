@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.logical.expr import Expr
-from weft.logical.limits import Bound, Range, bounds, ranges
-from weft.logical.window import UNBOUNDED
+from weft.logical.expr.bounds import Bound, Range, bounds, ranges
+from weft.logical.expr.expression import Expr
+from weft.logical.query.window import UNBOUNDED
 from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.rules import ProbeRule
 

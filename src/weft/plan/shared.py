@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weft.logical.canonical import readable
+from weft.logical.query.canonical import readable
 from weft.plan.graph import PhysicalGraph
 from weft.plan.rules import ProbeRule, ResultRule, StoreRule, Users
 

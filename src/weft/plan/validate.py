@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from weft.errors import PlanError
-from weft.logical.canonical import joined_on
-from weft.logical.expr import columns
-from weft.logical.outer import Closing
-from weft.logical.query import Query
+from weft.logical.expr.expression import columns
+from weft.logical.outer.outer import Closing
+from weft.logical.query.canonical import joined_on
+from weft.logical.query.query import Query
 from weft.plan.derive import columns_of, counts_unwanted, indexes_of, probe_conditions, widest_retention
 from weft.plan.homes import locate_rows
 from weft.plan.join_plan import Names

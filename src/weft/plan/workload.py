@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from weft.errors import PlanError
-from weft.logical.canonical import joined_on
-from weft.logical.expr import Expr, to_sql
-from weft.logical.outer import Closing
-from weft.logical.query import Query
+from weft.logical.expr.expression import Expr, to_sql
+from weft.logical.outer.outer import Closing
+from weft.logical.query.canonical import joined_on
+from weft.logical.query.query import Query
 from weft.plan.homes import locate_rows
 from weft.plan.join_plan import Cost, JoinPlan, Layout, Names, check_store, store_name
 

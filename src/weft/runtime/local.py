@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from weft.runtime.loop.executor import Pieces
-from weft.runtime.task.collecting import Merge, collect_task
-from weft.runtime.task.job import Job, Setup
-from weft.runtime.task.messages import Message
+from weft.runtime.output.merge_task import Merge, collect_task
 from weft.runtime.task.worker import hop_task, past_task, read_task
+from weft.runtime.wire.messages import Message
+from weft.runtime.wire.task_input import Job, Setup
 
 __all__ = ["LocalExecutor"]
 

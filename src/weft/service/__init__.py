@@ -1,0 +1,1 @@
+"""The command line, pipeline files, the service with its interface and its page."""

@@ -42,6 +42,6 @@ def copy(
 
 def named_checkpoint(place: str | None) -> Path | str | None:
     """The checkpoint that an option names."""
-    from weft.validation import checkpoint_path  # other commands need not load it
+    from weft.session.validation import checkpoint_path  # other commands need not load it
 
     return None if place is None else checkpoint_path(place)

@@ -17,11 +17,10 @@ import typer
 
 import weft
 from weft.errors import ConfigError, WeftError, nearest
-from weft.logical.window import parse_duration
+from weft.logical.query.window import parse_duration
 from weft.optimizer.single.strategies import STRATEGIES
 from weft.plan.graph import CODEC
 from weft.plan.shared import shared_text
-from weft.planned import PlannedQuery
 from weft.service.bench import benchmark_titles, load_benchmark
 from weft.service.checkpoint_commands import checkpoint_app, named_checkpoint
 from weft.service.client.commands import query_app
@@ -33,7 +32,8 @@ from weft.service.run import RunOptions, run_pipeline
 from weft.service.serving import ServeOptions, serve_pipeline
 from weft.service.state_view import StateFormat, show_state
 from weft.service.watermark_command import watermark
-from weft.session import Session
+from weft.session.planned_query import PlannedQuery
+from weft.session.session import Session
 
 __all__ = ["app", "main"]
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from weft.connectors.generate.drift import Dial
+from weft.connectors.generate.rate import RateSource
 from weft.errors import ConfigError, WeftError
 from weft.service.hub.hub import SessionHub
 from weft.service.hub.values import NewQuery
 from weft.service.pipeline import Pipeline
-from weft.sources.drift import Dial
-from weft.sources.rate import RateSource
 
 __all__ = ["AUDIT", "Balance", "DemoControls", "balance_of"]
 

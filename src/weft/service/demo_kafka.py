@@ -18,12 +18,12 @@ from typing import Any
 
 import yaml
 
+from weft.connectors.generate.rate import RateSource
+from weft.connectors.kafka.options import load_client
+from weft.connectors.kafka.sink_values import json_values
 from weft.errors import ConfigError
-from weft.kafka_options import load_client
 from weft.service.pipeline.document import read_document
 from weft.service.pipeline.sources import read_source
-from weft.sinks.kafka_values import json_values
-from weft.sources.rate import RateSource
 from weft.testing.kafka_broker import Broker, why_missing
 
 __all__ = ["brokers", "fed", "through_topics"]

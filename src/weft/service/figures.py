@@ -12,9 +12,9 @@ from functools import partial
 from typing import Literal, TypeAlias, TypeVar
 
 from weft.plan.graph import PhysicalGraph
-from weft.planned import PlannedQuery
 from weft.runtime.log.totals import QueryTotals, StreamTotals, Totals
 from weft.runtime.observe.metrics import Backlog, BatchMetrics, InputMetrics
+from weft.session.planned_query import PlannedQuery
 from weft.stats.latency import Latency
 from weft.storage.cache import CacheCounts
 

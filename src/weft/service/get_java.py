@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from weft.errors import ConfigError
-from weft.java import GET_JAVA, OLDEST, Java, find_java, look_at, own_java
+from weft.runtime.spark.java import GET_JAVA, OLDEST, Java, find_java, look_at, own_java
 
 __all__ = ["get_java"]
 

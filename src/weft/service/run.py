@@ -20,9 +20,13 @@ from threading import Event
 from rich.console import Console, RenderableType
 from rich.live import Live
 
+from weft.connectors.console import ConsoleSink
+from weft.connectors.files.source import FilesSource
+from weft.connectors.generate.rate import RateSource
+from weft.connectors.sink_descriptions import place_of
 from weft.errors import QueryError, WeftError
-from weft.logical.waiting import check_closing
-from weft.planned import PlannedQuery
+from weft.logical.outer.waiting import check_closing
+from weft.ports.sink import Sink
 from weft.runtime.log.totals import Totals
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.service.figures import batches_after, figures
@@ -30,10 +34,7 @@ from weft.service.pipeline import Pipeline
 from weft.service.startup import in_background, prepare, spark_log
 from weft.service.view import line, screen, summary
 from weft.service.watch import log_batches, stop_signals, watch
-from weft.sinks import ConsoleSink, Sink
-from weft.sinks.describe import place_of
-from weft.sources.rate import RateSource
-from weft.sources.spec import FilesSource
+from weft.session.planned_query import PlannedQuery
 from weft.storage.objects import ObjectStorage
 from weft.storage.places import storage_at
 from weft.storage.uris import is_object_uri, normal_place

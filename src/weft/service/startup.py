@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from weft.java import find_java
+from weft.runtime.spark.java import find_java
 from weft.storage.uris import is_object_uri
 
 __all__ = ["in_background", "prepare", "spark_log"]

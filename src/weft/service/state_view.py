@@ -18,9 +18,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from weft.logical.canonical import readable
+from weft.logical.query.canonical import readable
 from weft.plan.figures import number
-from weft.statistics_report import HEADS, report_cells
+from weft.session.statistics_report import HEADS, report_cells
 
 if TYPE_CHECKING:
     from weft.runtime.observe.inspect import CheckpointState, QueryState, StoreState, StreamState

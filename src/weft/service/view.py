@@ -14,9 +14,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from weft.planned import PlannedQuery
 from weft.runtime.observe.metrics import Backlog
 from weft.service.figures import Figures, StoreFigures
+from weft.session.planned_query import PlannedQuery
 from weft.stats.histogram import Histogram
 
 __all__ = ["bytes_text", "counted", "duration_text", "line", "probe_orders", "screen", "sparkline", "summary"]

@@ -45,8 +45,8 @@ def watermark(
         Client(place).set_watermark(stream, to)
     else:
         from weft.runtime.loop.watermark_resets import reset_stopped
+        from weft.session.validation import checkpoint_path
         from weft.storage.places import storage_at
-        from weft.validation import checkpoint_path
 
         reset_stopped(storage_at(str(checkpoint_path(place))), stream, moment)
     when = "the next batch" if remote else "the first batch of the next session"
@@ -55,7 +55,7 @@ def watermark(
 
 def _show(place: str) -> None:
     from weft.runtime.observe.inspect import inspect
-    from weft.validation import checkpoint_path
+    from weft.session.validation import checkpoint_path
 
     for one in inspect(checkpoint_path(place)).streams:
         mark = "not known" if one.watermark is None else shown_time(one.watermark)

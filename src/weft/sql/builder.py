@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from weft.errors import QueryError, SqlError, nearest
 from weft.logical.catalog import Catalog
-from weft.logical.flatten import Note
-from weft.logical.query import Query
-from weft.logical.query_limits import DEFAULT_LIMITS, Limits
+from weft.logical.nested.flatten import Note
+from weft.logical.query.limits import DEFAULT_LIMITS, Limits
+from weft.logical.query.query import Query
 from weft.sql.bind import bind_with_notes
 from weft.sql.parse import parse_fragment
 from weft.sql.read import read_item

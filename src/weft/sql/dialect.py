@@ -1,6 +1,6 @@
 """Spark's SQL as sqlglot reads it, with nothing rewritten.
 
-Guarantees: a function call stays a name with arguments, because `weft.logical.functions` decides what there is;
+Guarantees: a function call stays a name with arguments, because `weft.logical.expr.functions` decides what there is;
 a comma in FROM can be told from JOIN; nothing is read as an opaque command; every node knows its last word's
 position.
 """

@@ -1,7 +1,7 @@
 """The inputs that FROM names: streams, registered queries, and sub-selects.
 
 Guarantees: every input has a name of its own. A sub-select or a registered query is an input over a derived stream, one
-with UNION ALL over a union; `weft.logical.flatten` unites what can be united with the query around it.
+with UNION ALL over a union; `weft.logical.nested.flatten` unites what can be united with the query around it.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from weft.errors import CatalogError, QueryError, nearest
-from weft.logical.asof import misplaced_versions
 from weft.logical.catalog import Catalog
-from weft.logical.expr import Expr
-from weft.logical.functions import call
-from weft.logical.nested import derived_stream, union_stream
-from weft.logical.query import Input, Query
+from weft.logical.expr.expression import Expr
+from weft.logical.expr.functions import call
+from weft.logical.nested.nested import derived_stream, union_stream
+from weft.logical.query.asof import misplaced_versions
+from weft.logical.query.query import Input, Query
+from weft.logical.query.tables import misplaced_table
+from weft.logical.query.window import UNBOUNDED, Rows, Window
 from weft.logical.schema import Stream
-from weft.logical.tables import misplaced_table
-from weft.logical.window import UNBOUNDED, Rows, Window
 from weft.sql.expressions import bind_expression
 from weft.sql.scope import Scope
 from weft.sql.source import Piece

@@ -18,10 +18,10 @@ from itertools import count
 from sqlglot import exp
 
 from weft.errors import QueryError, SqlError
-from weft.logical.expr import Column, Expr, columns, to_sql
+from weft.logical.expr.expression import Column, Expr, columns, to_sql
 from weft.logical.names import identifier
-from weft.logical.output import Output, star, with_distinct_names
-from weft.logical.query import PRESENT
+from weft.logical.query.output import Output, star, with_distinct_names
+from weft.logical.query.query import PRESENT
 from weft.sql.expressions import bind_expression
 from weft.sql.reject import refuse_arguments, unsupported
 from weft.sql.scope import PROVENANCE, Merged, Scope, Shown

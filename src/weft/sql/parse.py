@@ -16,7 +16,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 
 from weft.errors import QueryError, SqlError
-from weft.logical.query_limits import DEFAULT_LIMITS, Limits
+from weft.logical.query.limits import DEFAULT_LIMITS, Limits
 from weft.sql.dialect import WeftSql
 from weft.sql.quotes import mark_names
 from weft.sql.source import Piece, Source, Span

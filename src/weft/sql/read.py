@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from weft.logical.query_limits import DEFAULT_LIMITS, Limits
-from weft.logical.window import UNBOUNDED, Window
+from weft.logical.query.limits import DEFAULT_LIMITS, Limits
+from weft.logical.query.window import UNBOUNDED, Window
 from weft.sql.parse import Bracket, parse_select
 from weft.sql.reject import refuse_arguments, unsupported
 from weft.sql.source import Piece, Source

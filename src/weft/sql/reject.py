@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from weft.errors import QueryError, SqlError
-from weft.logical.functions import similar_functions
+from weft.logical.expr.functions import similar_functions
 from weft.sql.source import Source, Span
 
 __all__ = ["refuse_arguments", "unknown_function", "unsupported"]

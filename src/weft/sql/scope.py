@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from weft.errors import QueryError, nearest
-from weft.logical.conversion import literal
-from weft.logical.expr import Column, Expr
-from weft.logical.functions import call
-from weft.logical.query import Input
-from weft.logical.user_functions import UserFunction
+from weft.logical.expr.conversion import literal
+from weft.logical.expr.expression import Column, Expr
+from weft.logical.expr.functions import call
+from weft.logical.expr.user_functions import UserFunction
+from weft.logical.query.query import Input
 
 __all__ = ["PROVENANCE", "Merged", "Scope", "Shown", "using_first"]
 

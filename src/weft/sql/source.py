@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sqlglot import Token, TokenType, exp
 
 from weft.errors import SqlError, WeftError
-from weft.logical.query_limits import DEFAULT_LIMITS, Limits
+from weft.logical.query.limits import DEFAULT_LIMITS, Limits
 
 __all__ = ["Piece", "Source", "Span"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from weft.errors import SqlError
-from weft.logical.window import UNBOUNDED, Window
+from weft.logical.query.window import UNBOUNDED, Window
 from weft.sql.source import Piece, Source, Span
 
 __all__ = ["InputRef", "Item", "JoinRef", "Name", "Relation", "SelectRef", "Statement", "StreamRef", "leaves"]

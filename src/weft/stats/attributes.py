@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from weft.logical.expr import BOOLEAN, Call, Column, Expr, aliases, make_call, rename, to_sql
-from weft.logical.horizon import is_time_bound
-from weft.logical.limits import Bound, Range, bounds, ranges
-from weft.logical.query import Query
-from weft.logical.user_functions import has_user_call
+from weft.logical.expr.bounds import Bound, Range, bounds, ranges
+from weft.logical.expr.expression import BOOLEAN, Call, Column, Expr, aliases, make_call, rename, to_sql
+from weft.logical.expr.user_functions import has_user_call
+from weft.logical.query.horizon import is_time_bound
+from weft.logical.query.query import Query
 
 __all__ = [
     "Attribute",

@@ -21,12 +21,12 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import combinations, permutations
 
-from weft.logical.expr import BOOLEAN, Column, Expr, aliases, make_call
-from weft.logical.horizon import is_time_bound, retention, time_bounds
-from weft.logical.limits import Range as Band
-from weft.logical.limits import bounds, ranges
-from weft.logical.query import Key, Query
-from weft.logical.window import Range, Rows
+from weft.logical.expr.bounds import Range as Band
+from weft.logical.expr.bounds import bounds, ranges
+from weft.logical.expr.expression import BOOLEAN, Column, Expr, aliases, make_call
+from weft.logical.query.horizon import is_time_bound, retention, time_bounds
+from weft.logical.query.query import Key, Query
+from weft.logical.query.window import Range, Rows
 from weft.stats.predicate_sets import PredicateSets
 from weft.stats.statistics import DEFAULTS, Statistics, predicate_name
 

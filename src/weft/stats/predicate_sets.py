@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 
-from weft.logical.expr import BOOLEAN, Expr, aliases, make_call
-from weft.logical.horizon import is_time_bound
-from weft.logical.query import Query
+from weft.logical.expr.expression import BOOLEAN, Expr, aliases, make_call
+from weft.logical.query.horizon import is_time_bound
+from weft.logical.query.query import Query
 from weft.stats.known import PredicateSet
 from weft.stats.statistics import predicate_name
 

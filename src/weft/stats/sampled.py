@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from weft.logical.expr import Call, Expr
-from weft.logical.limits import Bound
-from weft.logical.query import Query
+from weft.logical.expr.bounds import Bound
+from weft.logical.expr.expression import Call, Expr
+from weft.logical.query.query import Query
 from weft.stats.attributes import Attribute, attribute_of, bands_of, comparisons_of, equalities_of
 from weft.stats.figure import Figure
 from weft.stats.sample_equality import equality

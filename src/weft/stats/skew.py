@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from weft.errors import StatisticsError
-from weft.logical.expr import Call, Column, Expr
+from weft.logical.expr.expression import Call, Column, Expr
 from weft.logical.schema import DataType
 
 __all__ = [

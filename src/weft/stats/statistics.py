@@ -11,11 +11,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from weft.arguments import check_fields, checked
 from weft.errors import StatisticsError
-from weft.logical.expr import Call, Column, Expr, Literal, aliases, columns, conjuncts, rename, to_sql
-from weft.logical.limits import Range
-from weft.logical.query import Query
+from weft.logical.arguments import check_fields, checked
+from weft.logical.expr.bounds import Range
+from weft.logical.expr.expression import (
+    Call,
+    Column,
+    Expr,
+    Literal,
+    aliases,
+    columns,
+    conjuncts,
+    rename,
+    to_sql,
+)
+from weft.logical.query.query import Query
 from weft.stats.known import PredicateSet
 from weft.stats.skew import Distribution, Heavy, HeavyValue, agreement, check_heavy, fits
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from weft.errors import ConfigError
-from weft.paths import local_path
+from weft.storage.paths import local_path
 
 __all__ = ["SCHEMES", "is_object_uri", "join_uri", "normal_place"]
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from weft.logical.catalog import Catalog
-from weft.logical.conversion import literal
-from weft.logical.expr import Column, Expr
-from weft.logical.functions import call
-from weft.logical.query import Input, Output, Query, make_query
+from weft.logical.expr.conversion import literal
+from weft.logical.expr.expression import Column, Expr
+from weft.logical.expr.functions import call
+from weft.logical.query.query import Input, Output, Query, make_query
+from weft.logical.query.window import UNBOUNDED, Range, Rows, Window
 from weft.logical.schema import Schema, Stream
-from weft.logical.window import UNBOUNDED, Range, Rows, Window
 from weft.stats.statistics import Statistics, StreamStatistics
 
 __all__ = ["SHAPES", "Case", "chain", "clique", "random_case", "star"]

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from weft.errors import ConfigError
-from weft.java import find_java
+from weft.runtime.spark.java import find_java
 from weft.testing.maven import cache, fetch_jars, is_fetched
 
 __all__ = ["JARS", "VERSION", "Broker", "fetch", "free_ports", "why_missing"]

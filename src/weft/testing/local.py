@@ -15,11 +15,13 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from weft.bucket.bucket import Bucket
+from weft.connectors.memory.sink import MemorySink
+from weft.connectors.memory.source import TableSource
 from weft.errors import CatalogError, nearest
 from weft.kernels.expr.arrow import result_schema
 from weft.kernels.expr.user_functions import Function
-from weft.logical.node import BOOLEAN
-from weft.logical.user_functions import UserFunction
+from weft.logical.expr.node import BOOLEAN
+from weft.logical.expr.user_functions import UserFunction
 from weft.plan.graph import Member, PhysicalGraph
 from weft.ports.punctuation import Punctuations
 from weft.runtime.hop.limits import LIMIT, PORTION_BYTES
@@ -39,10 +41,8 @@ from weft.runtime.queries.changelog import Changes
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.visibility import StateFacts
-from weft.runtime.task.functions import PackedFunction
-from weft.runtime.task.shelf import shelf_of
-from weft.sinks.memory import MemorySink
-from weft.sources.tables import TableSource
+from weft.runtime.state.shelf import shelf_of
+from weft.runtime.wire.functions import PackedFunction
 
 __all__ = ["LocalRunner"]
 

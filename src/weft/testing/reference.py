@@ -29,11 +29,11 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from weft.errors import ConfigError, QueryError
-from weft.logical.expr import Expr, identifier, to_sql
-from weft.logical.join import ASOF, Join
-from weft.logical.query import PRESENT, Input, Query
-from weft.logical.user_functions import has_user_call
-from weft.logical.window import Range, Rows
+from weft.logical.expr.expression import Expr, identifier, to_sql
+from weft.logical.expr.user_functions import has_user_call
+from weft.logical.query.join_tree import ASOF, Join
+from weft.logical.query.query import PRESENT, Input, Query
+from weft.logical.query.window import Range, Rows
 from weft.testing.reference_functions import define_functions
 
 __all__ = [

@@ -13,10 +13,10 @@ import pyarrow as pa
 import sqlglot
 
 from weft.errors import QueryError
-from weft.logical.expr import type_sql
-from weft.logical.query import Query
+from weft.logical.expr.expression import type_sql
+from weft.logical.expr.user_functions import user_calls
+from weft.logical.query.query import Query
 from weft.logical.schema import DataType
-from weft.logical.user_functions import user_calls
 
 __all__ = ["define_functions"]
 

@@ -15,20 +15,20 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from weft.connectors.memory.sink import MemorySink
+from weft.connectors.memory.source import TableSource
+from weft.connectors.tables.readers import ArrowTable
 from weft.errors import CatalogError, ConfigError, QueryError, ResultError, nearest
 from weft.kernels.expr.arrow import arrow_type
 from weft.logical.schema import Schema
 from weft.ports.table import RegisteredTable
-from weft.running import adapter_for, run_config
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.loop.loop import Loop
 from weft.runtime.observe.progress import failure_of
-from weft.session import Session
-from weft.sinks.memory import MemorySink
-from weft.sources.table_readers import ArrowTable
-from weft.sources.tables import TableSource
-from weft.validation import duration_of
+from weft.session.run import adapter_for, run_config
+from weft.session.session import Session
+from weft.session.validation import duration_of
 
 __all__ = ["LocalRun", "Rows"]
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from weft.java import find_java
+from weft.runtime.spark.java import find_java
 
 __all__ = ["SparkCluster", "SparkWorker"]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from weft.adapting.planner import Planner
 from weft.adapting.proposal import Snapshot
-from weft.logical.canonical import canonical
+from weft.logical.query.canonical import canonical
 from weft.optimizer.cost import Weights
 from weft.optimizer.space import Options
 from weft.plan.workload import WorkloadPlan
-from weft.planning import Planner
 from weft.runtime.queries.request import QueryRequest
-from weft.session import Session
+from weft.session.session import Session
 from weft.stats.statistics import Statistics, StreamStatistics
 
 COLUMNS = {"r": "a", "s": "ab", "t": "bc", "u": "c"}

@@ -12,10 +12,10 @@ import pytest
 
 from tests.shares import seeds
 from tests.unit.avro.random_avro import encoded, random_case
-from weft.avro import AvroError, Decoder, parse_schema
+from weft.connectors.kafka.avro import AvroError, Decoder, parse_schema
+from weft.connectors.kafka.registry_values import plain_avro
+from weft.connectors.kafka.values import DecodedValues
 from weft.logical.schema import Schema
-from weft.sources.kafka_avro import plain_avro
-from weft.sources.kafka_values import DecodedValues
 
 
 def decoded(schema: Any, columns: str, values: list[bytes]) -> DecodedValues:
@@ -164,8 +164,8 @@ def test_columns_that_a_writer_has_not_are_null_or_have_the_readers_default() ->
     }
     columns = Schema.parse("id long, new int, s string, t timestamp, b boolean, x int, n string").fields
     decoder = Decoder.make(parse_schema(json.dumps(writer)), columns, parse_schema(json.dumps(reader)))
-    from weft.avro.decode import join_values
-    from weft.sources.kafka_avro import _decoded
+    from weft.connectors.kafka.avro.decode import join_values
+    from weft.connectors.kafka.registry_values import _decoded
 
     (row,) = _decoded(decoder, join_values(encoded(writer, [{"old": 5, "ID": 7}]))).rows.to_pylist()
     assert (row["id"], row["new"], row["s"], row["b"], row["x"], row["n"]) == (7, 5, "ü", True, None, "[1]")

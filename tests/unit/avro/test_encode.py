@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.shares import examples
-from weft.avro import AvroError, Encoder, encode_rows, parse_schema, schema_of
+from weft.connectors.kafka.avro import AvroError, Encoder, encode_rows, parse_schema, schema_of
+from weft.connectors.kafka.registry_values import plain_avro
 from weft.logical.schema import Schema
-from weft.sources.kafka_avro import plain_avro
 
 TIME = pa.timestamp("us", "UTC")
 COLUMNS = (

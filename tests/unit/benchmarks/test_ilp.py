@@ -8,7 +8,7 @@ import pytest
 from benchmarks._natural import natural_queries
 from benchmarks.ilp import Measured, Row, measure, verdicts
 
-from weft.logical.expr import aliases
+from weft.logical.expr.expression import aliases
 from weft.optimizer.joint.ilp import Solution
 from weft.plan.workload import WorkloadPlan
 

@@ -29,10 +29,10 @@ from benchmarks._clash import TABLES, Workload, random_queries, tpch_joins, tpch
 from benchmarks._schedule import SCENARIOS, schedule
 
 import weft
-from weft.logical.expr import aliases
-from weft.logical.signature import signature
-from weft.logical.window import UNBOUNDED, Window, parse_duration
-from weft.logical.window import Range as RangeWindow
+from weft.logical.expr.expression import aliases
+from weft.logical.query.signature import signature
+from weft.logical.query.window import UNBOUNDED, Window, parse_duration
+from weft.logical.query.window import Range as RangeWindow
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
 from weft.stats.estimate import Estimator

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.unit.kernels.expressions import column
-from weft.logical.conversion import cast, literal
-from weft.logical.expr import Expr
-from weft.logical.functions import call
+from weft.logical.expr.conversion import cast, literal
+from weft.logical.expr.expression import Expr
+from weft.logical.expr.functions import call
 from weft.logical.schema import parse_type
 
 TEXT = column("string", "c0")

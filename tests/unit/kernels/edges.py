@@ -14,9 +14,9 @@ import pyarrow as pa
 from tests.unit.kernels.expressions import INF, NAN, arrow, column
 from weft.errors import QueryError
 from weft.kernels.expr.select import evaluate
-from weft.logical.conversion import cast, literal
-from weft.logical.expr import Call, Expr
-from weft.logical.functions import FUNCTIONS, call
+from weft.logical.expr.conversion import cast, literal
+from weft.logical.expr.expression import Call, Expr
+from weft.logical.expr.functions import FUNCTIONS, call
 from weft.logical.schema import parse_type
 
 EXACT = Context(prec=200)

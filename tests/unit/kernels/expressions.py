@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from weft.kernels.expr.select import evaluate
-from weft.logical.expr import Column, Expr
-from weft.logical.functions import call
+from weft.logical.expr.expression import Column, Expr
+from weft.logical.expr.functions import call
 from weft.logical.schema import parse_type
 
 NAN, INF = float("nan"), float("inf")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.unit.kernels.expressions import INF, NAN, alike, arrow, column
 from weft.kernels.expr.select import evaluate
-from weft.logical.conversion import cast
+from weft.logical.expr.conversion import cast
 from weft.logical.schema import parse_type
 
 UTC = dt.timezone.utc

@@ -15,7 +15,7 @@ from tests.shares import seeds, share_of
 from tests.unit.kernels.edges import EXACT, NUMBERS, POOLS, calls_over, table_over, values_over
 from tests.unit.kernels.expressions import column, one, values
 from weft.kernels.expr.arithmetic import round_half_up
-from weft.logical.functions import call
+from weft.logical.expr.functions import call
 
 PAIRS = list(product(POOLS, repeat=2))
 

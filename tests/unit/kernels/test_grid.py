@@ -16,8 +16,8 @@ from weft.kernels.expr.grid_cells import cells_of
 from weft.kernels.expr.select import evaluate
 from weft.kernels.probe.grid import grid, grid_ranges
 from weft.kernels.probe.ranges import pairs
-from weft.logical import limits
-from weft.logical.expr import Column
+from weft.logical.expr import bounds as limits
+from weft.logical.expr.expression import Column
 from weft.logical.schema import DataType
 
 DOUBLE = DataType("double")

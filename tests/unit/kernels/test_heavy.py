@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from weft.kernels.route.heavy import deal_rows, heavy_rows, heavy_words
-from weft.logical.expr import Literal
+from weft.logical.expr.expression import Literal
 from weft.logical.schema import DataType
 
 

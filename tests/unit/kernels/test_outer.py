@@ -16,11 +16,11 @@ import pytest
 
 from tests.unit.kernels.trees import Definition, Waits
 from weft.kernels.outer.tree import FOREVER, Relation, Rows, rows_of
-from weft.logical.conversion import literal
-from weft.logical.expr import Column, Expr
-from weft.logical.functions import call
-from weft.logical.join import Join
-from weft.logical.outer import joins
+from weft.logical.expr.conversion import literal
+from weft.logical.expr.expression import Column, Expr
+from weft.logical.expr.functions import call
+from weft.logical.outer.outer import joins
+from weft.logical.query.join_tree import Join
 from weft.logical.schema import DataType
 
 KINDS = ("inner", "left", "full", "semi", "anti")

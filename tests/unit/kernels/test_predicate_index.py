@@ -21,9 +21,9 @@ from weft.kernels.expr.select import Columns, holds
 from weft.kernels.query_sets import predicate_index
 from weft.kernels.query_sets.predicate_index import PredicateIndex
 from weft.kernels.query_sets.query_set import set_bit
-from weft.logical.conversion import cast, literal
-from weft.logical.expr import BOOLEAN, Call, Column, Expr, Literal, conjuncts
-from weft.logical.functions import call
+from weft.logical.expr.conversion import cast, literal
+from weft.logical.expr.expression import BOOLEAN, Call, Column, Expr, Literal, conjuncts
+from weft.logical.expr.functions import call
 from weft.logical.schema import DataType, parse_type
 
 NAN, INF = float("nan"), float("inf")

@@ -20,9 +20,9 @@ from weft.kernels.probe.band import Band, band, band_portions
 from weft.kernels.probe.equality import in_order, probe, probe_portions
 from weft.kernels.probe.ranges import Matches, Window
 from weft.kernels.probe.theta import Sides, theta, theta_portions
-from weft.logical.conversion import literal
-from weft.logical.expr import Column, Expr
-from weft.logical.functions import call
+from weft.logical.expr.conversion import literal
+from weft.logical.expr.expression import Column, Expr
+from weft.logical.expr.functions import call
 from weft.logical.schema import DataType
 
 REACH = 3

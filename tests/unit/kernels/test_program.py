@@ -16,9 +16,9 @@ from tests.shares import examples
 from weft.kernels.expr.arrow import arrow_type
 from weft.kernels.expr.select import holds
 from weft.kernels.probe.pair_program import program
-from weft.logical.conversion import cast, literal
-from weft.logical.expr import Column, Expr
-from weft.logical.functions import call
+from weft.logical.expr.conversion import cast, literal
+from weft.logical.expr.expression import Column, Expr
+from weft.logical.expr.functions import call
 from weft.logical.schema import DataType
 
 NAN, INF = float("nan"), float("inf")

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from tests.unit.kernels.expressions import INF, NAN, alike, column, one, values
 from weft.errors import FunctionError, PlanError, QueryError
 from weft.kernels.expr.select import evaluate, holds
-from weft.logical.conversion import cast, literal
-from weft.logical.expr import Call
-from weft.logical.functions import call
+from weft.logical.expr.conversion import cast, literal
+from weft.logical.expr.expression import Call
+from weft.logical.expr.functions import call
 from weft.logical.schema import parse_type
 
 BIG, SMALL = 2**63 - 1, -(2**63)
@@ -319,7 +319,7 @@ def test_what_is_unknown_is_named() -> None:
 
 def test_every_function_of_the_language_has_a_kernel() -> None:
     from weft.kernels.expr.select import _FUNCTIONS
-    from weft.logical.functions import FUNCTIONS
+    from weft.logical.expr.functions import FUNCTIONS
 
     normalised = {">", ">="}  # turned round when a call is made
     assert set(FUNCTIONS) - normalised <= set(_FUNCTIONS)

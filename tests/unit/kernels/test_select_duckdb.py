@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.shares import examples
 from tests.unit.kernels.columns import chunked
 from weft.kernels.expr.select import evaluate, holds
-from weft.logical.conversion import cast, literal
-from weft.logical.expr import Column, Expr, to_sql
-from weft.logical.functions import call
+from weft.logical.expr.conversion import cast, literal
+from weft.logical.expr.expression import Column, Expr, to_sql
+from weft.logical.expr.functions import call
 from weft.logical.schema import DataType
 
 POOLS: dict[str, list[Any]] = {

@@ -10,8 +10,8 @@ import pytest
 from weft.errors import FunctionError
 from weft.kernels.expr.select import evaluate
 from weft.kernels.expr.text_limits import CALL_BYTES, CALL_CELLS, LIMITS, ROW_BYTES, ROW_CELLS
-from weft.logical.expr import Expr
-from weft.logical.query import Input
+from weft.logical.expr.expression import Expr
+from weft.logical.query.query import Input
 from weft.logical.schema import Schema, Stream
 from weft.sql.expressions import bind_expression
 from weft.sql.parse import parse_fragment

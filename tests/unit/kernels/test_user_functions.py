@@ -17,10 +17,10 @@ from weft.kernels.probe.pair_program import program
 from weft.kernels.probe.theta import CANDIDATES, Sides, theta
 from weft.kernels.query_sets.predicate_index import PredicateIndex
 from weft.logical.catalog import Catalog
-from weft.logical.expr import Expr
-from weft.logical.query import Input
+from weft.logical.expr.expression import Expr
+from weft.logical.expr.user_functions import UserFunction
+from weft.logical.query.query import Input
 from weft.logical.schema import DataType, Schema, Stream
-from weft.logical.user_functions import UserFunction
 from weft.sql.bind import parse_predicate, parse_query
 
 STREAM = Stream("a", Schema.parse("k long, s string"))

@@ -14,9 +14,9 @@ from weft.kernels.probe.equality import in_order, probe
 from weft.kernels.probe.ranges import Window
 from weft.kernels.query_sets import cells, predicate_index, query_set
 from weft.kernels.warm_up import warm_up
-from weft.logical.conversion import literal
-from weft.logical.expr import Column
-from weft.logical.functions import call
+from weft.logical.expr.conversion import literal
+from weft.logical.expr.expression import Column
+from weft.logical.expr.functions import call
 from weft.logical.schema import DataType
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from tests.unit.kernels.columns import less, same
 from weft.kernels.outer.tree import FOREVER, Relation
-from weft.logical.expr import Call, Column, Expr, Literal
-from weft.logical.join import Join
-from weft.logical.outer import joins
+from weft.logical.expr.expression import Call, Column, Expr, Literal
+from weft.logical.outer.outer import joins
+from weft.logical.query.join_tree import Join
 
 Waits = dict[tuple[int, str], int | None]
 

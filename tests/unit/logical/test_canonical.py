@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from tests.shares import examples
 from tests.strategies import alias_names, catalogs, queries
 
-from weft.logical.canonical import canonical, joined_on
 from weft.logical.catalog import Catalog
-from weft.logical.query import Query
+from weft.logical.query.canonical import canonical, joined_on
+from weft.logical.query.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.sql.bind import parse_query
 

@@ -8,11 +8,11 @@ import pytest
 
 from weft.errors import QueryError
 from weft.logical.catalog import Catalog
-from weft.logical.expr import aliases
-from weft.logical.outer import Closing, core_and_closing, joins, visible
-from weft.logical.query import Query
+from weft.logical.expr.expression import aliases
+from weft.logical.outer.outer import Closing, core_and_closing, joins, visible
+from weft.logical.outer.waiting import check_closing, limit_waiting, never_closed, reaches, spans, waits
+from weft.logical.query.query import Query
 from weft.logical.schema import Schema, Stream
-from weft.logical.waiting import check_closing, limit_waiting, never_closed, reaches, spans, waits
 from weft.sql.bind import parse_query
 
 SCHEMA = Schema.parse("a long, b long, s string, ts timestamp")

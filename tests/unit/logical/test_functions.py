@@ -7,9 +7,9 @@ from datetime import date, datetime, timedelta, timezone
 import pytest
 
 from weft.errors import CatalogError, QueryError
-from weft.logical.conversion import cast, coerce, literal
-from weft.logical.expr import Column, Expr, Literal, make_call, to_sql
-from weft.logical.functions import FUNCTIONS, call, named_functions
+from weft.logical.expr.conversion import cast, coerce, literal
+from weft.logical.expr.expression import Column, Expr, Literal, make_call, to_sql
+from weft.logical.expr.functions import FUNCTIONS, call, named_functions
 from weft.logical.schema import DataType, Field, Schema, Stream, parse_type
 
 BOOLEAN = DataType("boolean")

@@ -8,8 +8,8 @@ import pytest
 
 from weft.errors import SqlError
 from weft.logical.catalog import Catalog
-from weft.logical.horizon import is_time_bound, retention, time_bounds
-from weft.logical.query import Query
+from weft.logical.query.horizon import is_time_bound, retention, time_bounds
+from weft.logical.query.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.sql.bind import parse_query
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from weft import Session
-from weft.logical.expr import aliases
-from weft.logical.limits import Bound, bounds, ranges
+from weft.logical.expr.bounds import Bound, bounds, ranges
+from weft.logical.expr.expression import aliases
 
 
 def _bounds(where: str, stored: str = "r") -> list[Bound]:

@@ -8,7 +8,7 @@ import pytest
 
 import weft
 from weft.errors import ConfigError, QueryError
-from weft.logical.ordering import Ordering, ordering_of
+from weft.logical.query.ordering import Ordering, ordering_of
 
 PAIR = "SELECT w.id, v.id AS vid FROM views AS w, videos AS v WHERE v.id = w.id"
 

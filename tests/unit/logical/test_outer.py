@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from weft.logical.catalog import Catalog
-from weft.logical.join import Join
-from weft.logical.nulls import rejects_null
-from weft.logical.query import Input, Query
+from weft.logical.expr.nulls import rejects_null
+from weft.logical.query.join_tree import Join
+from weft.logical.query.query import Input, Query
 from weft.logical.schema import Schema, Stream
 from weft.sql.bind import parse_predicate, parse_query
 

@@ -11,11 +11,11 @@ from tests.strategies import catalogs, outer_queries, queries
 from weft.errors import PlanError, QueryError
 from weft.logical.catalog import Catalog
 from weft.logical.codec import LOGICAL, Codec
-from weft.logical.conversion import literal
-from weft.logical.expr import Expr, aliases
-from weft.logical.functions import call
-from weft.logical.join import Join
-from weft.logical.query import Input, Key, Output, Query, make_query, star
+from weft.logical.expr.conversion import literal
+from weft.logical.expr.expression import Expr, aliases
+from weft.logical.expr.functions import call
+from weft.logical.query.join_tree import Join
+from weft.logical.query.query import Input, Key, Output, Query, make_query, star
 from weft.logical.schema import Schema, Stream
 from weft.sql.bind import parse_predicate, parse_query
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from itertools import combinations
 
-from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
-from weft.logical.expr import aliases
-from weft.logical.query import Query
+from weft.logical.expr.expression import aliases
+from weft.logical.query.canonical import canonical
+from weft.logical.query.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.optimizer.groups.overlap import Measured
 from weft.sql.bind import parse_query

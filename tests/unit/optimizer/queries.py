@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from weft.logical.catalog import Catalog
-from weft.logical.query import Query
+from weft.logical.query.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.optimizer.space import Options, Space
 from weft.sql.bind import parse_query

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.shares import examples
 from tests.unit.optimizer.ajoin import QUERIES, SAMPLE, STATISTICS, VW, WC, ask, query_set
-from weft.logical.query import Query
+from weft.logical.query.query import Query
 from weft.optimizer.groups.assignment import assigned_groups, revised_groups, separate_groups
 from weft.optimizer.groups.grouping import SharingCosts
 from weft.optimizer.groups.overlap import Estimated, Measured

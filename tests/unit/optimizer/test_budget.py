@@ -15,7 +15,7 @@ from tests.unit.optimizer.queries import join
 from tests.unit.optimizer.workloads import workload
 from tests.unit.optimizer.workspaces import workspace
 from weft.errors import PlanError
-from weft.logical.canonical import canonical
+from weft.logical.query.canonical import canonical
 from weft.optimizer.cost import Weights
 from weft.optimizer.joint.ilp import solve
 from weft.optimizer.joint.incremental import add_query, plan_all

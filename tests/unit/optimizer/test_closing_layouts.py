@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.optimizer.queries import rates
 from weft.logical.catalog import Catalog
-from weft.logical.outer import core_and_closing
-from weft.logical.query import Query
+from weft.logical.outer.outer import core_and_closing
+from weft.logical.query.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.optimizer.closing_layouts import choose_homes
 from weft.optimizer.single.strategies import STRATEGIES, optimise

@@ -12,7 +12,7 @@ from weft.optimizer.joint.methods import METHODS, optimise_all
 from weft.optimizer.single.strategies import STRATEGIES
 from weft.optimizer.space import Options, Space
 from weft.plan.rules import ProbeRule
-from weft.planned import PlannedQuery
+from weft.session.planned_query import PlannedQuery
 from weft.stats.statistics import Statistics, StreamStatistics
 
 # Every a joins every c that is similar, one in 10,000 of them; or the b of its key, and then the c of that one's.

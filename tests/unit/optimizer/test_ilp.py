@@ -10,8 +10,8 @@ import pytest
 from tests.unit.optimizer.all_plans import SECOND, WORKLOADS, cheapest, paths, random_statistics
 from tests.unit.optimizer.queries import join
 from tests.unit.optimizer.workspaces import workspace
-from weft.logical.canonical import canonical
-from weft.logical.query import Query
+from weft.logical.query.canonical import canonical
+from weft.logical.query.query import Query
 from weft.optimizer.cost import Weights
 from weft.optimizer.joint import ilp_model as joint_program
 from weft.optimizer.joint.ilp import components, solve

@@ -11,7 +11,7 @@ from tests.unit.optimizer.ajoin import QUERIES, STATISTICS
 from tests.unit.optimizer.queries import join
 from tests.unit.optimizer.workloads import workload
 from weft.errors import ConfigError
-from weft.logical.canonical import canonical
+from weft.logical.query.canonical import canonical
 from weft.optimizer.joint.hop_cost import HopPricer
 from weft.optimizer.joint.ilp import solve
 from weft.optimizer.joint.incremental import plan_all

@@ -11,8 +11,8 @@ import pytest
 from tests.unit.optimizer.queries import join
 from tests.unit.optimizer.workloads import workload
 from weft.errors import ConfigError, PlanError
-from weft.logical.canonical import canonical
-from weft.logical.query import Query
+from weft.logical.query.canonical import canonical
+from weft.logical.query.query import Query
 from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.joint.incremental import plan_all
 from weft.optimizer.joint.isomorphism import likeness

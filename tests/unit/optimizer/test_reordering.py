@@ -10,11 +10,11 @@ import pytest
 from tests.equivalence.drive import any_statistics, random_setting
 from tests.equivalence.workloads import random_workload
 from tests.shares import seeds
+from weft.adapting.planner import Planner
 from weft.optimizer.reordering import _step, reordered
 from weft.optimizer.space import Space
 from weft.plan.lower import lower_workload
 from weft.plan.workload import SharedStore
-from weft.planning import Planner
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.visibility import StateFacts

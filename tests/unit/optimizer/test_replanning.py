@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import weft
-from weft.logical.expr import Column, Literal
+from weft.logical.expr.expression import Column, Literal
 from weft.optimizer.replanning import HeavyValueWatch
 from weft.plan.graph import PhysicalGraph, StoreNode
 

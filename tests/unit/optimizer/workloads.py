@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
-from weft.logical.query import Query
+from weft.logical.query.canonical import canonical
+from weft.logical.query.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.sql.bind import parse_query
 from weft.stats.statistics import Statistics, StreamStatistics

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from weft.logical.canonical import canonical
-from weft.logical.query import Query
+from weft.logical.query.canonical import canonical
+from weft.logical.query.query import Query
 from weft.optimizer.joint.workspace import PROBES_ONLY, Workspace
 from weft.optimizer.space import Options
 from weft.stats.statistics import Statistics

@@ -8,10 +8,10 @@ import pytest
 
 from tests.equivalence.options import random_options
 from weft.errors import PlanError, QueryError
-from weft.logical.canonical import canonical
 from weft.logical.catalog import Catalog
-from weft.logical.outer import core_and_closing
-from weft.logical.query import Query
+from weft.logical.outer.outer import core_and_closing
+from weft.logical.query.canonical import canonical
+from weft.logical.query.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.optimizer.joint.methods import METHODS, optimise_all
 from weft.optimizer.single.strategies import STRATEGIES, optimise
@@ -20,10 +20,10 @@ from weft.plan.explain import explain
 from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import JoinPlan, Layout, Operator, ProbeOrder, Store
 from weft.plan.lower import lower, lower_workload
+from weft.session.validation import check_backfill
 from weft.sql.bind import parse_query
 from weft.stats.estimate import Estimator
 from weft.stats.statistics import Statistics, StreamStatistics
-from weft.validation import check_backfill
 
 STREAMS = tuple(Stream(name, Schema.parse("a long, b long, c long, ts timestamp"), "ts") for name in "RSTU")
 CHAIN = "R.a = S.a AND S.b = T.b AND T.c = U.c"

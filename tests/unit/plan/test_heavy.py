@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from weft.errors import PlanError
-from weft.logical.expr import Column, Literal
+from weft.logical.expr.expression import Column, Literal
 from weft.logical.schema import DataType
 from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import Layout

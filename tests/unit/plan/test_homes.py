@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.logical.catalog import Catalog
-from weft.logical.outer import core_and_closing
+from weft.logical.outer.outer import core_and_closing
 from weft.logical.schema import Schema, Stream
 from weft.plan.homes import RowPlace, locate_rows
 from weft.plan.join_plan import Layout

@@ -11,7 +11,7 @@ from tests.equivalence.options import random_options
 from tests.shares import seeds
 from tests.unit.plan.workloads import CHAIN, OTHER, PAIR, shared
 from weft.errors import PlanError
-from weft.logical.canonical import canonical
+from weft.logical.query.canonical import canonical
 from weft.optimizer.single.strategies import optimise
 from weft.plan.graph import CODEC, PhysicalGraph
 from weft.plan.lower import lower_workload

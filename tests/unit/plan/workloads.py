@@ -6,8 +6,8 @@ import random
 
 from tests.equivalence.options import random_options
 from tests.unit.runtime.joins import session
-from weft.logical.canonical import canonical
-from weft.logical.query import Query
+from weft.logical.query.canonical import canonical
+from weft.logical.query.query import Query
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
 from weft.plan.join_plan import JoinPlan

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.unit.runtime.joins import session
 from weft.bucket.bounds import Bounds
-from weft.logical.canonical import canonical
+from weft.logical.query.canonical import canonical
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
 from weft.plan.graph import CODEC

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from weft.connectors.files.parquet_sink import to_parquet
 from weft.optimizer.cost import DEFAULT_WEIGHTS
 from weft.optimizer.space import Options
 from weft.runtime.hop.admit import admit
@@ -24,16 +25,15 @@ from weft.runtime.hop.limits import TaskLimits
 from weft.runtime.hop.outcome import HopOptions
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.model.batch_order import BatchOrder
+from weft.runtime.output.batch_files import read_file
+from weft.runtime.output.outlet import TaskOutlet
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import HeldState
-from weft.runtime.task.batch_files import read_file
-from weft.runtime.task.exchange import Exchange, Sender, SentParcel
-from weft.runtime.task.job import Job, Setup
-from weft.runtime.task.messages import Message
-from weft.runtime.task.outlet import TaskOutlet
-from weft.runtime.task.reports import Answers, Results
-from weft.session import Session
-from weft.sinks.parquet import to_parquet
+from weft.runtime.wire.exchange import Exchange, Sender, SentParcel
+from weft.runtime.wire.messages import Message
+from weft.runtime.wire.reports import Answers, Results
+from weft.runtime.wire.task_input import Job, Setup
+from weft.session.session import Session
 from weft.storage.storage import LocalDisk
 
 PAIR = "SELECT a.x AS x, b.x AS y FROM a, b WHERE a.k = b.k"

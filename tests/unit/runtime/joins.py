@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from weft.plan.graph import PhysicalGraph
-from weft.session import Session
+from weft.session.session import Session
 
 SECOND = 1_000_000
 

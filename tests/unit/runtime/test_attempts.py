@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import weft
-import weft.running
+import weft.session.run
 from weft.errors import ConfigError
 from weft.runtime.local import LocalExecutor
 from weft.runtime.loop import attempts
 from weft.runtime.loop.executor import NoRoomError, Pieces
-from weft.runtime.task.job import Job, Setup
-from weft.runtime.task.messages import Message
+from weft.runtime.wire.messages import Message
+from weft.runtime.wire.task_input import Job, Setup
 
 ROWS = 200
 
@@ -70,7 +70,7 @@ def session(tmp_path: Path) -> Iterator[weft.Session]:
 def run(session: weft.Session, monkeypatch: pytest.MonkeyPatch, executor: Shaky) -> None:
     """Run to the end of the input, with an executor, and compare."""
     monkeypatch.setattr(attempts, "PATIENCE", 0.0)
-    monkeypatch.setattr(weft.running, "executor_for", lambda *_: executor)
+    monkeypatch.setattr(weft.session.run, "executor_for", lambda *_: executor)
     session.start(available_now=True)
     assert session.await_termination(60)
     rows = range(3 * ROWS)

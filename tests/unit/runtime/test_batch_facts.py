@@ -28,7 +28,7 @@ from weft.runtime.loop.batch_facts import facts_of_batch, next_rows_per_byte, st
 from weft.runtime.loop.driver import JoinFacts, Observed, driver_order
 from weft.runtime.observe.metrics import BatchMetrics, StoreMetrics
 from weft.runtime.observe.progress import History
-from weft.runtime.task.reports import PartRead
+from weft.runtime.wire.reports import PartRead
 from weft.testing.local import LocalRunner
 
 BOTH = "SELECT v.x FROM v, w WHERE v.vid = w.vid"

@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from weft.logical.canonical import canonical
+from weft.logical.query.canonical import canonical
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
 from weft.plan.lower import lower_workload
 from weft.plan.workload import share
 from weft.runtime.observe.metrics import BatchMetrics, KeyMetrics, next_keys
-from weft.session import Session
+from weft.session.session import Session
 from weft.testing.local import LocalRunner
 
 FULL = "SELECT k, a.n AS an, b.n AS bn FROM a FULL JOIN b USING (k)"

@@ -22,6 +22,8 @@ import weft
 from tests.shares import seeds
 from tests.unit.service.api.running import place, running_hub, served, wait_for
 from weft.bucket import bucket
+from weft.connectors.formats import columns
+from weft.connectors.formats.dead_letters import DeadLetters
 from weft.errors import CatalogError, StateError
 from weft.logical import moments
 from weft.logical.schema import Schema, Stream
@@ -31,8 +33,6 @@ from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.resets import resets_asked_for
 from weft.runtime.observe.inspect import inspect
 from weft.service.cli import app
-from weft.sources import columns
-from weft.sources.dead_letter import DeadLetters
 from weft.testing import LocalRun, reference_join
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)

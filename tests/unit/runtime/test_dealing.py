@@ -10,6 +10,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from tests.unit.runtime.joins import graph, v, w
+from weft.connectors.formats.records import Decoded
 from weft.plan.graph import PhysicalGraph
 from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
@@ -19,11 +20,10 @@ from weft.runtime.loop.ran_batch import RanBatch
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.program.executable import ExecutableGraph
-from weft.runtime.task.exchange import SentParcel
-from weft.runtime.task.job import Job, Setup
-from weft.runtime.task.messages import Message
 from weft.runtime.task.worker import read_task
-from weft.sources.records import Decoded
+from weft.runtime.wire.exchange import SentParcel
+from weft.runtime.wire.messages import Message
+from weft.runtime.wire.task_input import Job, Setup
 from weft.testing.local import LocalRunner
 
 PARTITIONS = 4

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import weft
+from weft.connectors.derived.sink import DerivedSink
 from weft.errors import CatalogError, QueryError
-from weft.sinks.derived import DerivedSink
 from weft.storage.places import new_memory, storage_at
 from weft.testing import LocalRun
 

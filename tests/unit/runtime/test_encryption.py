@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from weft.runtime.spark.channel import Channel, open_channel
-from weft.runtime.task.credentials import Credentials
-from weft.runtime.task.exchange import SMALL, Exchange
-from weft.runtime.task.parcel_server import ParcelFolder, fetch_parcel, know_stage
+from weft.runtime.wire.channel import Channel, open_channel
+from weft.runtime.wire.credentials import Credentials
+from weft.runtime.wire.exchange import SMALL, Exchange
+from weft.runtime.wire.parcel_server import ParcelFolder, fetch_parcel, know_stage
 
 pytest.importorskip("cryptography", reason='needs "weft[tls]"')
 

@@ -13,12 +13,11 @@ import pytest
 
 import weft
 from tests.unit.runtime.workload import session, tables
+from weft.adapting.planner import Planner
 from weft.errors import FunctionError, StateError
-from weft.function_registration import pack_function
 from weft.kernels.expr.user_functions import Function, calling
-from weft.logical.canonical import canonical
+from weft.logical.query.canonical import canonical
 from weft.plan.lower import lower_workload
-from weft.planning import Planner
 from weft.runtime.hop.admit import admit
 from weft.runtime.hop.entering import route_input
 from weft.runtime.hop.interpret import run_hop
@@ -31,8 +30,9 @@ from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.visibility import StateFacts
 from weft.runtime.state.stores import HeldState
-from weft.runtime.task.functions import callable_functions, check_registered
-from weft.session import PlannedQuery, Session
+from weft.runtime.wire.functions import callable_functions, check_registered
+from weft.session.function_registration import pack_function
+from weft.session.session import PlannedQuery, Session
 from weft.stats.statistics import Statistics
 from weft.testing import reference_join
 from weft.testing.local import LocalRunner

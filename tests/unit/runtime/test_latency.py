@@ -14,6 +14,8 @@ import pytest
 
 import weft
 from tests.shares import seeds
+from weft.connectors.formats.records import Decoded
+from weft.connectors.memory.source import TableSource
 from weft.ports.source import Offer, Part
 from weft.runtime.log.values import BatchPlan
 from weft.runtime.loop.intake import left_waiting
@@ -21,8 +23,6 @@ from weft.runtime.observe.log_lines import batch_fields
 from weft.runtime.observe.metrics import Backlog, BatchMetrics
 from weft.runtime.observe.progress import progress_of
 from weft.runtime.task.arrivals import ages_of_inputs, ages_of_rows, oldest_age
-from weft.sources.records import Decoded
-from weft.sources.tables import TableSource
 from weft.stats.histogram import ZERO, Histogram, class_of
 from weft.stats.latency import Latency
 from weft.testing.local import LocalRunner

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.plan.workloads import CHAIN, PAIR, plan, query, shared
 from tests.unit.runtime.joins import sorted_rows, v, w
 from tests.unit.runtime.migrations import BELOW, OLD, pairs, program, stored
-from weft.logical.outer import core_and_closing
+from weft.logical.outer.outer import core_and_closing
 from weft.plan.graph import Member, Visibility
 from weft.plan.join_plan import Layout
 from weft.plan.lower import lower_workload

@@ -12,9 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from weft.connectors.files.parquet_sink import ParquetPart, ParquetSink, to_parquet
+from weft.connectors.memory.count import to_count
+from weft.connectors.memory.sink import to_memory
+from weft.connectors.memory.source import TableSource
 from weft.kernels.expr.arrow import result_schema
 from weft.logical.catalog import Catalog
-from weft.logical.ordering import Ordering
+from weft.logical.query.ordering import Ordering
 from weft.logical.schema import Schema, Stream
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
@@ -24,22 +28,19 @@ from weft.ports.punctuation import Punctuations
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
 from weft.runtime.log.values import HeldRun, Manifest
-from weft.runtime.loop.deliver import deliver
-from weft.runtime.loop.ordered_output import Gathered, clock_of, gather
-from weft.runtime.loop.query_sinks import Output
+from weft.runtime.loop.delivery import deliver
 from weft.runtime.loop.task_reports import Answered
 from weft.runtime.loop.wake_ups import LONGEST, PAUSE, until_next
 from weft.runtime.model.batch_order import BatchOrder, Clock
 from weft.runtime.model.watermarks import Watermarks, clocks
 from weft.runtime.observe.progress import state_of
+from weft.runtime.output.merge_task import Merge
+from weft.runtime.output.ordered_output import Gathered, clock_of, gather
+from weft.runtime.output.query_sinks import Output
 from weft.runtime.output.suspended import read_kept
 from weft.runtime.program.executable import ExecutableGraph
-from weft.runtime.task.collecting import Merge
-from weft.runtime.task.job import Job
-from weft.runtime.task.messages import Message
-from weft.sinks import to_count, to_memory, to_parquet
-from weft.sinks.parquet import ParquetPart, ParquetSink
-from weft.sources.tables import TableSource
+from weft.runtime.wire.messages import Message
+from weft.runtime.wire.task_input import Job
 from weft.sql.bind import parse_query
 from weft.stats.statistics import Statistics
 from weft.storage.storage import Memory
@@ -83,8 +84,8 @@ def test_what_read_tasks_number_for_themselves_gets_its_place(
     few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three tasks read ten tuples each; blocks of 4 go on where the batch before ended."""
-    monkeypatch.setattr("weft.runtime.loop.collection.FEW", few)
-    monkeypatch.setattr("weft.runtime.loop.collection.LEAST", 1)
+    monkeypatch.setattr("weft.runtime.loop.merging.FEW", few)
+    monkeypatch.setattr("weft.runtime.loop.merging.LEAST", 1)
     runner = LocalRunner(ALONE)
     runner.process({"a": table(*((id_, 1, 0) for id_ in range(6)))})
     runner.loop.executor = LocalExecutor(2, readers=3)
@@ -174,8 +175,8 @@ def test_a_manifest_keeps_what_is_held(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tasks", [1, 3])
 def test_what_waits_is_in_few_runs(tasks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A watermark that does not move must not make every batch slower than the one before, nor leave files behind."""
-    monkeypatch.setattr("weft.runtime.loop.collection.FEW", 0)
-    monkeypatch.setattr("weft.runtime.loop.collection.LEAST", 1)
+    monkeypatch.setattr("weft.runtime.loop.merging.FEW", 0)
+    monkeypatch.setattr("weft.runtime.loop.merging.LEAST", 1)
     monkeypatch.setattr("weft.runtime.local.TASKS", tasks)
     graph = graph_of("SELECT a.id, b.id AS bid FROM a, b WHERE a.k = b.k", EVENT, a="ts", b="ts")
     runner = LocalRunner(graph, partitions=4)
@@ -200,8 +201,8 @@ def test_tasks_write_ordered_parts_and_the_driver_sees_none_of_it(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files in the order of their names are in order, each with its punctuations; a repeated batch gives the same."""
-    monkeypatch.setattr("weft.runtime.loop.collection.FEW", 0)
-    monkeypatch.setattr("weft.runtime.loop.collection.LEAST", 1)
+    monkeypatch.setattr("weft.runtime.loop.merging.FEW", 0)
+    monkeypatch.setattr("weft.runtime.loop.merging.LEAST", 1)
     monkeypatch.setattr("weft.runtime.local.TASKS", 3)
     names = ("a", "b") if kind == "inner" else ()
     runner = LocalRunner(graph_of(PAIR, Ordering(kind, 1, names), a="ts", b="ts"), partitions=4)
@@ -247,8 +248,8 @@ def test_tasks_that_are_lost_while_they_merge_are_replaced(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What they had written is not seen, and the batch is not run again."""
-    monkeypatch.setattr("weft.runtime.loop.collection.FEW", 0)
-    monkeypatch.setattr("weft.runtime.loop.collection.LEAST", 1)
+    monkeypatch.setattr("weft.runtime.loop.merging.FEW", 0)
+    monkeypatch.setattr("weft.runtime.loop.merging.LEAST", 1)
     monkeypatch.setattr("weft.runtime.loop.attempts.PATIENCE", 0.0)
     runner = LocalRunner(graph_of(PAIR, Ordering(kind), a="ts", b="ts"), partitions=4)
     sink = to_parquet(tmp_path / "out").in_order()
@@ -281,7 +282,7 @@ def test_a_sink_that_fails_in_a_task_suspends_its_query_alone(
     few: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And says why."""
-    monkeypatch.setattr("weft.runtime.loop.collection.FEW", few)
+    monkeypatch.setattr("weft.runtime.loop.merging.FEW", few)
     runner = LocalRunner(graph_of(PAIR, Ordering("outer"), a="ts", b="ts"), partitions=2)
     runner.loop.sinks.add("query", Full(tmp_path, digits=10))
     rows = [(id_, id_ % 5, id_ % 4) for id_ in range(40)]

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.shares import examples
-from weft.runtime.spark.channel import bound_silence
-from weft.runtime.task import parcel_server
-from weft.runtime.task.credentials import Credentials
-from weft.runtime.task.exchange import SMALL, Exchange, Packed
-from weft.runtime.task.parcel_server import ParcelFolder, fetch_parcel, know_stage
-from weft.runtime.task.spill import Spill
+from weft.runtime.output.spill import Spill
+from weft.runtime.wire import parcel_server
+from weft.runtime.wire.channel import bound_silence
+from weft.runtime.wire.credentials import Credentials
+from weft.runtime.wire.exchange import SMALL, Exchange, Packed
+from weft.runtime.wire.parcel_server import ParcelFolder, fetch_parcel, know_stage
 
 STAGE = Credentials(b"k" * 32)
 

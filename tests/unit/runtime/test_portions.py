@@ -17,6 +17,7 @@ import pytest
 
 import weft
 from tests.unit.runtime import hotkey
+from weft.connectors.files.parquet_sink import ParquetSink
 from weft.errors import QueryError, SinkError
 from weft.runtime.hop.admit import admit
 from weft.runtime.hop.entering import route_input
@@ -25,15 +26,14 @@ from weft.runtime.hop.limits import PORTION_BYTES, TaskLimits
 from weft.runtime.hop.outcome import HopOptions, Outcome, Outlet, too_many_results
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.model.batch_order import BatchOrder
+from weft.runtime.output.batch_files import read_file, write_file
+from weft.runtime.output.outlet import TaskOutlet
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import HeldState
-from weft.runtime.task.batch_files import read_file, write_file
-from weft.runtime.task.exchange import Exchange, Sender
-from weft.runtime.task.job import Job, Setup
-from weft.runtime.task.messages import REPORT, Message
-from weft.runtime.task.outlet import TaskOutlet
-from weft.runtime.task.reports import Results
-from weft.sinks.parquet import ParquetSink
+from weft.runtime.wire.exchange import Exchange, Sender
+from weft.runtime.wire.messages import REPORT, Message
+from weft.runtime.wire.reports import Results
+from weft.runtime.wire.task_input import Job, Setup
 from weft.storage.storage import LocalDisk
 from weft.testing.local import LocalRunner
 
@@ -278,7 +278,7 @@ def test_large_results_stay_readable_when_their_file_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The exchange is cleared after every batch, and a memory sink keeps what was in it."""
-    monkeypatch.setattr("weft.runtime.task.batch_files.LARGE", 1)
+    monkeypatch.setattr("weft.runtime.output.batch_files.LARGE", 1)
     rows, storage = pa.RecordBatch.from_pydict({"x": np.arange(100_000)}), LocalDisk(tmp_path)
     name = write_file(storage, 7, [rows])
     before = pa.total_allocated_bytes()

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 
 import weft
-from weft.logical.window import Range
+from weft.logical.query.window import Range
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
 from weft.plan.lower import lower
 from weft.runtime.observe.recent import RecentStatistics
-from weft.session import Session
+from weft.session.session import Session
 from weft.stats.estimate import Estimator
 from weft.stats.known import HalfLife, Known
 from weft.stats.statistics import Statistics

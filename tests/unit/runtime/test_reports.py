@@ -17,10 +17,11 @@ from weft.runtime.hop.outcome import StepCount
 from weft.runtime.log.partitions import PartitionFile, StoredRun, StoreTotals
 from weft.runtime.log.values import HeldRun
 from weft.runtime.loop.task_reports import TaskReports
-from weft.runtime.task.exchange import Exchange, Sender, SentParcel
-from weft.runtime.task.messages import Message, read_rows, to_rows
-from weft.runtime.task.notes import HopLeft, TuplesCounted
-from weft.runtime.task.reports import (
+from weft.runtime.state.shelf import Underway
+from weft.runtime.wire.exchange import Exchange, Sender, SentParcel
+from weft.runtime.wire.messages import Message, read_rows, to_rows
+from weft.runtime.wire.notes import HopLeft, TuplesCounted
+from weft.runtime.wire.reports import (
     KINDS,
     Answers,
     BadRecord,
@@ -44,8 +45,7 @@ from weft.runtime.task.reports import (
     ValuesSampled,
     read_report,
 )
-from weft.runtime.task.shelf import Underway
-from weft.runtime.task.sorted_runs import SortedRun
+from weft.runtime.wire.sorted_runs import SortedRun
 from weft.stats.attributes import Attribute
 from weft.stats.histogram import Histogram
 from weft.stats.latency import Latency

@@ -11,9 +11,9 @@ import pytest
 
 from weft.runtime.loop.executor import NoRoomError
 from weft.runtime.spark import resident
-from weft.runtime.spark.channel import Channel
 from weft.runtime.spark.resident import Place, ResidentExecutor, TaskLostError
 from weft.runtime.spark.resident_stage import Stage
+from weft.runtime.wire.channel import Channel
 
 
 class Cluster:

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 import weft
-from weft.logical.expr import Column
+from weft.logical.expr.expression import Column
 from weft.logical.schema import DataType
 from weft.runtime.hop import sampling
 from weft.runtime.hop.admit import admit
-from weft.runtime.task.reports import ValuesSampled, read_report
+from weft.runtime.wire.reports import ValuesSampled, read_report
 from weft.stats.attributes import Attribute, JoinAttribute
 from weft.stats.sampled import SampledStatistics, sampled_statistics
 from weft.testing.local import LocalRunner

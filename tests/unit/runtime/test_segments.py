@@ -17,10 +17,10 @@ from weft.runtime.log.checkpoint import BUCKETS
 from weft.runtime.log.partitions import PartitionFile, PartitionManifest, StoredRun, StoreTotals, moment_of
 from weft.runtime.log.segment_files import flush_segments, read_manifest, write_segment
 from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.state.segments import LAG, PartitionState
+from weft.runtime.state.shelf import Shelf, Underway
 from weft.runtime.state.stores import Forget, make_run
-from weft.runtime.task.segments import LAG, PartitionState
-from weft.runtime.task.shelf import Shelf, Underway
-from weft.session import Session
+from weft.session.session import Session
 from weft.storage.storage import LocalDisk, Memory, Storage
 
 PAIR = "SELECT a.id AS a, b.id AS b FROM a [RANGE 5 SECONDS], b [RANGE 5 SECONDS] WHERE a.k = b.k"

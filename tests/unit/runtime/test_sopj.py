@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from weft.optimizer.space import Options
-from weft.session import Session
+from weft.session.session import Session
 from weft.testing.local import LocalRunner
 
 SQL = """SELECT jk, a1, a2, b1, c1, c2, c3, provenance

@@ -10,8 +10,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.runtime.loop.collection import range_cuts
-from weft.runtime.task.sorted_runs import (
+from weft.runtime.loop.merging import range_cuts
+from weft.runtime.wire.sorted_runs import (
     RunSlice,
     SortedRun,
     counts_by_head,

@@ -13,8 +13,8 @@ import pyarrow.dataset as ds
 import pytest
 
 import weft
+from weft.connectors.files.source import FilesSource
 from weft.errors import SinkError, SourceError, SuspendedError, WeftError
-from weft.sources.spec import FilesSource
 
 SCHEMA = "id long, k long, ts timestamp"
 PAIR = "SELECT a.id AS a, b.id AS b FROM a, b WHERE a.k = b.k"

@@ -10,7 +10,7 @@ from weft.runtime.loop.ran_batch import RanBatch
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.program.executable import ExecutableGraph
-from weft.runtime.task.reports import InputAdmitted
+from weft.runtime.wire.reports import InputAdmitted
 
 ROWS = "SELECT v.x FROM v [ROWS 4], w [ROWS 3] WHERE v.vid = w.vid"
 

@@ -12,7 +12,7 @@ from tests.unit.plan.workloads import CHAIN, PAIR, query, shared
 from tests.unit.runtime.joins import SECOND, v, w
 from tests.unit.runtime.migrations import BELOW, OLD, pairs, program, stored
 from weft.adapting.adopting import adopted, side_by_side
-from weft.logical.outer import core_and_closing
+from weft.logical.outer.outer import core_and_closing
 from weft.plan.graph import CODEC
 from weft.plan.join_plan import Layout
 from weft.plan.lower import lower_workload

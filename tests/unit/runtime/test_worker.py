@@ -15,6 +15,7 @@ import pytest
 
 from tests.unit.runtime.joins import times
 from weft.bucket.bounds import Bounds
+from weft.connectors.formats.records import Decoded
 from weft.errors import StateError
 from weft.optimizer.cost import Weights
 from weft.optimizer.space import Options
@@ -27,13 +28,12 @@ from weft.runtime.log.segment_files import write_segment
 from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.queries.migration import StateMigration, StoreScan
-from weft.runtime.task.job import Job, Setup
-from weft.runtime.task.messages import Message
-from weft.runtime.task.reports import TaskError
-from weft.runtime.task.shelf import _SHELVES
+from weft.runtime.state.shelf import _SHELVES
 from weft.runtime.task.worker import hop_task, past_task, read_task
-from weft.session import PlannedQuery, Session
-from weft.sources.records import Decoded
+from weft.runtime.wire.messages import Message
+from weft.runtime.wire.reports import TaskError
+from weft.runtime.wire.task_input import Job, Setup
+from weft.session.session import PlannedQuery, Session
 
 # Matches of either pair go to any one task, and look there for all of the other pair's.
 PAIRS = """SELECT a.id AS a, d.id AS d FROM a [RANGE 5 SECONDS], b [RANGE 5 SECONDS], c [RANGE 5 SECONDS],

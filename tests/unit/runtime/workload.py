@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from weft.optimizer.space import Options
-from weft.session import PlannedQuery, Session
+from weft.session.session import PlannedQuery, Session
 from weft.stats.statistics import Statistics
 from weft.testing.local import LocalRunner
 

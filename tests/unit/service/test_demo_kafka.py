@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from weft.connectors.kafka.sink import KafkaSink
+from weft.connectors.kafka.source import KafkaSource
 from weft.errors import ConfigError
 from weft.service import demo_kafka
 from weft.service.demo import PIPELINE
 from weft.service.demo_kafka import brokers, through_topics
 from weft.service.pipeline import read_pipeline
-from weft.sinks.kafka import KafkaSink
-from weft.sources.kafka import KafkaSource
 
 
 def test_streams_and_queries_are_those_of_the_demo(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from weft.errors import ConfigError
-from weft.java import Java, find_java, use_own_java
+from weft.runtime.spark.java import Java, find_java, use_own_java
 from weft.service import get_java as module
 from weft.service.cli import app
 from weft.service.get_java import get_java

@@ -25,7 +25,7 @@ from weft.service.pipeline import load_pipeline
 from weft.service.run import RunOptions, run_pipeline
 from weft.service.startup import prepare
 from weft.service.watch import log_batches, stop_signals, watch
-from weft.session import Session
+from weft.session.session import Session
 
 
 class Clock:

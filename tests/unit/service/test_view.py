@@ -13,7 +13,7 @@ from weft.runtime.log.totals import QueryTotals, StreamTotals, Totals
 from weft.runtime.observe.metrics import Backlog, BatchMetrics, InputMetrics, StoreMetrics
 from weft.service.figures import batches_after, figures
 from weft.service.view import line, probe_orders, screen, summary
-from weft.session import PlannedQuery
+from weft.session.session import PlannedQuery
 from weft.stats.histogram import Histogram
 from weft.stats.latency import Latency
 

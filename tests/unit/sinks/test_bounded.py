@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import weft
+from weft.connectors.sink_descriptions import describe_sink, make_sink
 from weft.errors import ConfigError, SinkError
-from weft.sinks.describe import describe_sink, make_sink
 
 ROWS = pa.table({"k": list(range(100))})  # of 800 bytes
 

@@ -8,10 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from weft.connectors.console import to_console
+from weft.connectors.files.parquet_sink import to_parquet
+from weft.connectors.foreach import foreach_batch
+from weft.connectors.memory.count import CountSink, to_count
+from weft.connectors.memory.sink import to_memory
+from weft.connectors.sink_descriptions import describe_sink, make_sink, same_place
 from weft.errors import SinkError
-from weft.sinks import Sink, foreach_batch, to_console, to_memory, to_parquet
-from weft.sinks.count import CountSink, to_count
-from weft.sinks.describe import describe_sink, make_sink, same_place
+from weft.ports.sink import Sink
 
 ROWS = pa.table({"k": [1, 2, 3]})
 

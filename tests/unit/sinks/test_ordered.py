@@ -11,11 +11,11 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 import weft
-from weft.logical.ordering import Ordering
+from weft.connectors.files.parquet_sink import ParquetSink
+from weft.connectors.sink_descriptions import describe_sink, make_sink, sink_for
+from weft.logical.query.ordering import Ordering
 from weft.ports.punctuation import Punctuations
 from weft.ports.sink import OrderedPartSink, OrderedSink
-from weft.sinks.describe import describe_sink, make_sink, sink_for
-from weft.sinks.parquet import ParquetSink
 
 OUTER = Ordering("outer")
 SCHEMA = pa.schema([("k", pa.int64())])

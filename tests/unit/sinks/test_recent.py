@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weft.connectors.memory.recent import RecentSink, to_recent
+from weft.connectors.sink_descriptions import describe_sink, make_sink
 from weft.errors import SinkError
-from weft.sinks.describe import describe_sink, make_sink
-from weft.sinks.recent import RecentSink, to_recent
 
 
 def table(*values: int) -> pa.Table:

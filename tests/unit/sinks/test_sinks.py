@@ -13,9 +13,13 @@ import pyarrow.dataset as pads
 import pytest
 from rich.console import Console
 
+from weft.connectors.console import to_console
+from weft.connectors.files import file_system as files
+from weft.connectors.files.parquet_sink import ParquetSink, to_parquet
+from weft.connectors.foreach import foreach_batch
+from weft.connectors.memory.sink import to_memory
 from weft.errors import SinkError
-from weft.sinks import PartSink, Sink, files, foreach_batch, to_console, to_memory, to_parquet
-from weft.sinks.parquet import ParquetSink
+from weft.ports.sink import PartSink, Sink
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string())])
 STEPS = ("make_directory", "write_parquet", "write_text", "move", "set_aside", "remove")

@@ -11,11 +11,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from weft.connectors.files import completeness as complete
+from weft.connectors.files.completeness import why_incomplete
+from weft.connectors.files.parts import estimate_bytes
+from weft.connectors.files.source import files
 from weft.ports.source import MemoryBlobs, Place
-from weft.sources import complete
-from weft.sources.complete import why_incomplete
-from weft.sources.file_parts import estimate_bytes
-from weft.sources.spec import files
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "gz": gzip.compress,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from weft.connectors.formats.dead_letters import DeadLetterLimit, DeadLetters
+from weft.connectors.formats.records import BadRecord
 from weft.errors import SourceError
-from weft.sources.dead_letter import DeadLetterLimit, DeadLetters
-from weft.sources.records import BadRecord
 
 BAD = BadRecord("views", "in/a.csv", "column k: 'x' is not a value of type int", b"x,\xff", 3, 4, 17)
 

@@ -16,11 +16,18 @@ from hypothesis import strategies as st
 from tests.shares import examples
 from tests.unit.sources import writers
 from tests.unit.sources.writers import PLAIN, SCHEMA, WRITERS, Row, table
+from weft.connectors.formats.csv_records import CsvOptions
+from weft.connectors.formats.decode import decode
+from weft.connectors.formats.records import (
+    BadRecord,
+    Decoded,
+    SourceFile,
+    Target,
+    decode_records,
+    encode_records,
+)
 from weft.errors import SourceError
 from weft.logical.schema import Schema
-from weft.sources.csv_records import CsvOptions
-from weft.sources.decode import decode
-from weft.sources.records import BadRecord, Decoded, SourceFile, Target, decode_records, encode_records
 
 
 def read(

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from weft.connectors.generate.drift import Dial, drifting
+from weft.connectors.generate.rate import RateSource, choice, rate, sequence, uniform
 from weft.errors import SourceError
 from weft.ports.source import MemoryBlobs, Part, Place
-from weft.sources.drift import Dial, drifting
-from weft.sources.rate import RateSource, choice, rate, sequence, uniform
 
 
 def drifting_source(dial: Dial | None = None) -> RateSource:

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.unit.sources import writers
+from weft.connectors.files.completeness import SETTLED
+from weft.connectors.files.parts import FileStatus
+from weft.connectors.files.source import FilesSource, files
 from weft.errors import SourceError
 from weft.ports.source import Cursor, MemoryBlobs, Offer, Part, Place
-from weft.sources.complete import SETTLED
-from weft.sources.file_parts import FileStatus
-from weft.sources.spec import FilesSource, files
 
 DAY = 86_400
 SCHEMA = "k long"

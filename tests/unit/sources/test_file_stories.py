@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from tests.shares import examples
 from tests.unit.sources import writers
+from weft.connectors.files import taken_files as taken
+from weft.connectors.files.parts import FileStatus
+from weft.connectors.files.source import FilesSource, files
 from weft.logical.schema import Schema
 from weft.ports.source import Cursor, MemoryBlobs, Place
-from weft.sources import taken
-from weft.sources.file_parts import FileStatus
-from weft.sources.spec import FilesSource, files
 
 SCHEMA = Schema.parse("k int")
 OPS = ("write", "partial", "finish", "touch", "hide", "look", "take", "restart", "wait")

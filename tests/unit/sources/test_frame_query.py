@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from weft.connectors.frames import frame_query
+from weft.connectors.frames.frame_query import FrameCursor, FrameFolder, write_arrow_files
+from weft.connectors.frames.source import DataFrameSource
 from weft.errors import SourceError
 from weft.logical.schema import Schema
 from weft.ports.source import MemoryBlobs, Place
-from weft.sources import frame_query
-from weft.sources.frame_query import FrameCursor, FrameFolder, write_arrow_files
-from weft.sources.frames import DataFrameSource
 
 
 def rows(*values: int) -> pa.RecordBatch:

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weft.connectors.formats.records import Decoded, Target
+from weft.connectors.kafka.cursor import KafkaCursor, _at_most, parts_between
+from weft.connectors.kafka.fetch import collector_at_rest
+from weft.connectors.kafka.records import Origin, decode_messages
+from weft.connectors.kafka.value_format import ValueFormat
 from weft.logical.moments import AHEAD_OF_THE_CLOCK
 from weft.logical.schema import Schema
-from weft.sources.kafka_cursor import KafkaCursor, _at_most, parts_between
-from weft.sources.kafka_format import ValueFormat
-from weft.sources.kafka_read import collector_at_rest
-from weft.sources.kafka_records import Origin, decode_messages
-from weft.sources.records import Decoded, Target
 
 ORIGIN = Origin("s", "t", 3)
 COLUMNS = "a long, b string, _offset long, _key string"
@@ -165,7 +165,7 @@ def test_the_collector_works_again_when_nobody_wants_it_to_rest() -> None:
 
 def test_records_ahead_of_the_clock_are_set_aside_with_their_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some are quoted and all are counted; the others know when they came."""
-    monkeypatch.setattr("weft.sources.columns.QUOTED", 2)
+    monkeypatch.setattr("weft.connectors.formats.columns.QUOTED", 2)
     times = ["2024-01-01", "2999-01-01", "no time", "2024-01-02", "2999-01-02", "2999-01-03", "2024-01-03"]
     records = [Record(f'{{"ts": "{time}"}}'.encode(), 10 + at) for at, time in enumerate(times)]
     target = Target(Schema.parse("ts timestamp"), "ts", latest=1_800_000_000_000_000)

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from weft.connectors.files import listing as module
+from weft.connectors.files.listing import Listing, is_passed_over, name_matcher
+from weft.connectors.files.source import files
 from weft.errors import SourceError
 from weft.ports.source import MemoryBlobs, Place
-from weft.sources import listing as module
-from weft.sources.listing import Listing, is_passed_over, name_matcher
-from weft.sources.spec import files
 
 
 def over(root: Path, glob: str | None = None, *, recursive: bool = False) -> Listing:

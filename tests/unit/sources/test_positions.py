@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from weft.connectors.files.source import files
+from weft.connectors.generate.rate import rate, sequence
+from weft.connectors.memory.source import TableSource
 from weft.errors import SourceError
 from weft.ports.source import Cursor, MemoryBlobs, Part, Place, Rows, Source
-from weft.sources.rate import rate, sequence
-from weft.sources.spec import files
-from weft.sources.tables import TableSource
 
 
 def place(state: dict[str, Any] | None = None, **more: Any) -> Place:

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from weft.connectors.files.parts import FileStatus, parts_of
+from weft.connectors.files.row_facts import RowFacts, arrow_facts, parquet_facts, parquet_footer
+from weft.connectors.files.source import files
+from weft.connectors.frames.frame_query import write_arrow_files
+from weft.connectors.generate.rate import rate, sequence, timestamps
+from weft.connectors.memory.source import TableSource
 from weft.ports.source import MemoryBlobs, Part, Place
-from weft.sources.file_parts import FileStatus, parts_of
-from weft.sources.frame_query import write_arrow_files
-from weft.sources.rate import rate, sequence, timestamps
-from weft.sources.row_facts import RowFacts, arrow_facts, parquet_facts, parquet_footer
-from weft.sources.spec import files
-from weft.sources.tables import TableSource
 
 NOON = 1_700_000_000_000_000  # microseconds
 

@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.sources import writers
+from weft.connectors.files.source import files
+from weft.connectors.frames.frame_query import write_arrow_files
+from weft.connectors.frames.source import dataframe
+from weft.connectors.generate.rate import RateSource, choice, rate, sequence, timestamps, uniform, zipf
 from weft.errors import SourceError, WeftError
 from weft.logical.schema import Schema
 from weft.ports.source import MemoryBlobs, Part, Place
-from weft.sources.frame_query import write_arrow_files
-from weft.sources.frames import dataframe
-from weft.sources.rate import RateSource, choice, rate, sequence, timestamps, uniform, zipf
-from weft.sources.spec import files
 
 
 @pytest.mark.parametrize(

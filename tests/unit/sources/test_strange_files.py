@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.shares import seeds
+from weft.connectors.files.opening import LEADS_OUT, open_file
+from weft.connectors.files.source import FilesSource, files
 from weft.errors import SourceError
 from weft.ports.source import MemoryBlobs, Offer, Place
-from weft.sources.opening import LEADS_OUT, open_file
-from weft.sources.spec import FilesSource, files
 
 
 def place(state: dict[str, Any] | None = None, **more: Any) -> Place:

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from weft.connectors.files.taken_files import TakenNames
 from weft.errors import StateError
 from weft.ports.source import MemoryBlobs
-from weft.sources.taken import TakenNames
 
 
 def test_names_move_to_few_blobs_and_survive() -> None:

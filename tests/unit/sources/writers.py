@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
+from weft.connectors.formats.columns import arrow_schema
+from weft.connectors.formats.records import Target
 from weft.logical.schema import Schema
-from weft.sources.columns import arrow_schema
-from weft.sources.records import Target
 
 Row = tuple[Any, ...]
 

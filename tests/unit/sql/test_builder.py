@@ -10,8 +10,8 @@ import pytest
 from tests.unit.sql.samples import CATALOG
 
 from weft.errors import QueryError, SqlError
-from weft.logical.query import Query
-from weft.logical.window import UNBOUNDED, Range, Rows
+from weft.logical.query.query import Query
+from weft.logical.query.window import UNBOUNDED, Range, Rows
 from weft.sql.bind import parse_query
 from weft.sql.builder import Builder, from_, select
 from weft.sql.windows import WindowLike

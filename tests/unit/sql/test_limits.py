@@ -8,7 +8,7 @@ import pytest
 
 import weft
 from weft.errors import ConfigError, SqlError, WeftError
-from weft.logical.query_limits import UNLIMITED, Limits
+from weft.logical.query.limits import UNLIMITED, Limits
 
 ONE = "SELECT a.k FROM a, b WHERE a.k = b.k AND ({})"
 

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.sql.samples import CATALOG
 
 from weft.errors import QueryError, SqlError
-from weft.logical.horizon import retention
+from weft.logical.query.horizon import retention
 from weft.logical.schema import Schema, Stream
 from weft.sql.bind import input_order, parse_query, parse_with_notes
 from weft.sql.builder import select

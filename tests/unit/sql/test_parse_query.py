@@ -9,10 +9,10 @@ from tests.unit.sql.samples import CATALOG
 
 from weft.errors import SqlError
 from weft.logical.catalog import Catalog
-from weft.logical.join import Join
-from weft.logical.query import Query
+from weft.logical.query.join_tree import Join
+from weft.logical.query.query import Query
+from weft.logical.query.window import UNBOUNDED, Range, Rows
 from weft.logical.schema import Schema, Stream
-from weft.logical.window import UNBOUNDED, Range, Rows
 from weft.sql.bind import parse_predicate, parse_query
 
 

@@ -10,8 +10,8 @@ from tests.strategies import UNTESTED, catalogs, outer_queries, queries, to_buil
 from tests.unit.sql.samples import CATALOG
 
 from weft.errors import QueryError
-from weft.logical.horizon import check_times
-from weft.logical.query import Query
+from weft.logical.query.horizon import check_times
+from weft.logical.query.query import Query
 from weft.sql.bind import parse_query
 
 

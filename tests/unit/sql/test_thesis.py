@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import weft.sql.builder as weft
 from weft.logical.catalog import Catalog
-from weft.logical.expr import to_sql
-from weft.logical.query import Input, Output, make_query
+from weft.logical.expr.expression import to_sql
+from weft.logical.query.query import Input, Output, make_query
+from weft.logical.query.window import Range
 from weft.logical.schema import Schema, Stream
-from weft.logical.window import Range
 from weft.sql.bind import parse_predicate, parse_query
 
 RST = Catalog(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.logical.catalog import Catalog
-from weft.logical.query import Query
+from weft.logical.query.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.sql.bind import parse_query
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from weft.logical.query import Query
+from weft.logical.query.query import Query
 from weft.logical.schema import DataType
 
 __all__ = ["TIMESTAMP", "arrow_type", "result_schema"]

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from weft.bucket.compiled import Array, Mask
 from weft.bucket.words import flatten, validity
 from weft.kernels.expr.arrow import TIMESTAMP, arrow_type
-from weft.logical.expr import Literal
+from weft.logical.expr.expression import Literal
 
 __all__ = [
     "ColumnFunction",

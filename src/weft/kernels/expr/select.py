@@ -25,9 +25,9 @@ from weft.kernels.expr import arithmetic, casts, grid_cells, logic, texts, times
 from weft.kernels.expr.arrow import arrow_type
 from weft.kernels.expr.datum import ColumnFunction, as_array, as_type, constant
 from weft.kernels.expr.user_functions import call_user, count_checked
-from weft.logical.expr import Call, Column, Expr, Literal, all_of
-from weft.logical.expr import columns as columns_of
-from weft.logical.user_functions import has_user_call
+from weft.logical.expr.expression import Call, Column, Expr, Literal, all_of
+from weft.logical.expr.expression import columns as columns_of
+from weft.logical.expr.user_functions import has_user_call
 
 __all__ = ["ColumnKey", "Columns", "evaluate", "holds", "passing_rows"]
 

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from weft.errors import FunctionError, nearest
 from weft.kernels.expr.datum import as_array
-from weft.logical.expr import Call, Expr, to_sql
+from weft.logical.expr.expression import Call, Expr, to_sql
 
 __all__ = [
     "MOST",

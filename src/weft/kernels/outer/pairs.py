@@ -32,10 +32,10 @@ from weft.kernels.probe.band import Band, band_portions
 from weft.kernels.probe.equality import in_order, probe_portions
 from weft.kernels.probe.ranges import Window
 from weft.kernels.probe.theta import Sides, residual, theta_portions
-from weft.logical.bands import read_band
-from weft.logical.conversion import literal
-from weft.logical.expr import BOOLEAN, Call, Expr, Literal, aliases, all_of, columns
-from weft.logical.functions import call
+from weft.logical.expr.bands import read_band
+from weft.logical.expr.conversion import literal
+from weft.logical.expr.expression import BOOLEAN, Call, Expr, Literal, aliases, all_of, columns
+from weft.logical.expr.functions import call
 
 __all__ = ["Pairs", "matching_pairs"]
 

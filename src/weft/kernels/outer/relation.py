@@ -22,7 +22,7 @@ from weft.bucket.compiled import Ints, Longs, frozen
 from weft.bucket.memory import take
 from weft.bucket.words import flatten, is_plain, plain_words
 from weft.kernels.expr.select import ColumnKey, Columns, evaluate
-from weft.logical.expr import Expr, columns
+from weft.logical.expr.expression import Expr, columns
 
 __all__ = ["AT_ONCE", "FOREVER", "FURTHEST_APART", "Relation", "Rows", "TreeRows", "WindowSpan", "leaf"]
 

@@ -30,8 +30,8 @@ from weft.kernels.outer.relation import (
     leaf,
 )
 from weft.kernels.probe.ranges import NO_INTS, join_matches
-from weft.logical.join import ASOF, Join
-from weft.logical.outer import joins
+from weft.logical.outer.outer import joins
+from weft.logical.query.join_tree import ASOF, Join
 
 __all__ = ["FOREVER", "Relation", "Rows", "rows_of"]
 
@@ -47,7 +47,7 @@ _KEPT = {"inner": (False, False), "left": (True, False), "right": (False, True),
 def rows_of(tree: Join | str, relations: Mapping[str, Relation], waits: Waits) -> Rows:
     """The rows of a tree.
 
-    ``waits`` says, for a join by its number (`weft.logical.outer.joins`) and an input on a side of it, how long after
+    ``waits`` says, for a join by its number (`logical.outer.outer.joins`) and an input on a side of it, how long after
     the input's tuple a partner that the join lacks may come; None, or no entry, means at any time.
     """
     named = (tree,) if isinstance(tree, str) else tree.aliases

@@ -16,8 +16,8 @@ import pyarrow as pa
 from weft.bucket.columns import taken
 from weft.bucket.compiled import Ints
 from weft.kernels.expr.select import ColumnKey, evaluate
-from weft.logical.expr import Call, Column, Expr, columns
-from weft.logical.user_functions import has_user_call, is_user_call
+from weft.logical.expr.expression import Call, Column, Expr, columns
+from weft.logical.expr.user_functions import has_user_call, is_user_call
 
 __all__ = ["OneSided", "one_sided"]
 

@@ -22,7 +22,7 @@ from weft.kernels.expr.datum import as_type
 from weft.kernels.expr.select import ColumnKey
 from weft.kernels.probe.machine import OPERATIONS, Banks, run
 from weft.kernels.probe.machine_steps import BLOCK
-from weft.logical.expr import Call, Column, Expr, Literal
+from weft.logical.expr.expression import Call, Column, Expr, Literal
 
 __all__ = ["Loaded", "PairProgram", "program"]
 

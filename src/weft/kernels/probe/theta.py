@@ -26,8 +26,8 @@ from weft.kernels.probe.band import Band, band_ranges
 from weft.kernels.probe.one_sided import one_sided
 from weft.kernels.probe.pair_program import program
 from weft.kernels.probe.ranges import Matches, Ranges, Window, join_matches, pairs, reachable
-from weft.logical.expr import Expr, columns, conjuncts
-from weft.logical.user_functions import has_user_call
+from weft.logical.expr.expression import Expr, columns, conjuncts
+from weft.logical.expr.user_functions import has_user_call
 
 __all__ = ["CANDIDATES", "Sides", "candidates", "residual", "theta", "theta_portions"]
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 from weft.bucket.compiled import Array, Bytes, Longs, Mask, frozen
 from weft.bucket.words import text_buffers, value_words
 from weft.kernels.expr.select import evaluate
-from weft.logical.expr import Call, Expr, columns
-from weft.logical.user_functions import has_user_call
+from weft.logical.expr.expression import Call, Expr, columns
+from weft.logical.expr.user_functions import has_user_call
 
 __all__ = ["Cutting", "attribute_of", "is_text", "truth"]
 

@@ -22,7 +22,7 @@ from weft.kernels.expr.select import Columns, evaluate, holds
 from weft.kernels.query_sets.cells import BLOCK, Cells, number_cells, text_cells
 from weft.kernels.query_sets.predicate_cells import Cutting, attribute_of, is_text, truth
 from weft.kernels.query_sets.query_set import bits_of, words_for
-from weft.logical.expr import Expr, all_of, conjuncts
+from weft.logical.expr.expression import Expr, all_of, conjuncts
 
 __all__ = ["PredicateIndex"]
 

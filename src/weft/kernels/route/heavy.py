@@ -16,7 +16,7 @@ import pyarrow as pa
 from weft.bucket.compiled import Ints, Longs, Mask
 from weft.bucket.words import Column, key_words
 from weft.kernels.expr.arrow import arrow_type
-from weft.logical.expr import Literal
+from weft.logical.expr.expression import Literal
 
 __all__ = ["deal_rows", "heavy_rows", "heavy_words"]
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from weft.logical.query import Query
+from weft.logical.query.query import Query
 from weft.optimizer.groups.grouping import SharingCosts, groups
 from weft.optimizer.groups.overlap import Overlap
 from weft.optimizer.joint.storage import is_within, least_storage

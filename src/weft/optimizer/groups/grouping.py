@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from weft.logical.canonical import joined_on
-from weft.logical.expr import Call, Column, Expr, columns
-from weft.logical.query import Query
+from weft.logical.expr.expression import Call, Column, Expr, columns
+from weft.logical.query.canonical import joined_on
+from weft.logical.query.query import Query
 from weft.optimizer.groups.overlap import Overlap
 from weft.stats.estimate import Estimator
 from weft.stats.statistics import DEFAULTS, Statistics

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import StatisticsError
-from weft.logical.expr import Expr, aliases
-from weft.logical.query import Query
+from weft.logical.expr.expression import Expr, aliases
+from weft.logical.query.query import Query
 from weft.stats.statistics import Statistics
 
 __all__ = ["Estimated", "Measured", "Overlap"]

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from weft.errors import ConfigError, PlanError, nearest
-from weft.logical.query import Query
+from weft.logical.query.query import Query
 from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.joint.hop_cost import HopCost, HopPricer
 from weft.optimizer.joint.incremental import changed_too_much

@@ -14,7 +14,7 @@ from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
-from weft.logical.query import Query
+from weft.logical.query.query import Query
 from weft.optimizer.deadline import Deadline
 from weft.optimizer.joint.hop_cost import HopPricer
 from weft.optimizer.joint.ilp import Solution, relevant_steps, solve

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from weft.logical.canonical import joined_on
-from weft.logical.expr import Expr, aliases
-from weft.logical.query import Query
+from weft.logical.expr.expression import Expr, aliases
+from weft.logical.query.canonical import joined_on
+from weft.logical.query.query import Query
 from weft.optimizer.space import Options, Space
 from weft.plan.join_plan import Names
 from weft.stats.estimate import bits

@@ -7,8 +7,8 @@ attribute that a query joins on, there is one store with an index for each attri
 
 from __future__ import annotations
 
-from weft.logical.expr import aliases
-from weft.logical.query import Query
+from weft.logical.expr.expression import aliases
+from weft.logical.query.query import Query
 from weft.plan.join_plan import Layout
 from weft.plan.workload import Answer, SharedStore, Walk, WorkloadPlan
 

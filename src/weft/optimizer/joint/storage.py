@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from weft.errors import PlanError
-from weft.logical.expr import aliases
-from weft.logical.query import Query
+from weft.logical.expr.expression import aliases
+from weft.logical.query.query import Query
 from weft.optimizer.joint.workspace import Workspace
 from weft.plan.join_plan import Layout
 from weft.plan.workload import SharedStore, WorkloadPlan

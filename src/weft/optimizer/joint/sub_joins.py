@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
-from weft.logical.expr import aliases
-from weft.logical.query import Query
+from weft.logical.expr.expression import aliases
+from weft.logical.query.query import Query
 from weft.optimizer.joint.query_lattice import QueryLattice, SubJoin
 from weft.optimizer.space import Options
 from weft.stats.statistics import Statistics

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from weft.logical.query import Query
+from weft.logical.query.query import Query
 from weft.optimizer.cost import Weights, call_cost, store_cost
 from weft.optimizer.joint.query_lattice import QueryLattice, SubJoin
 from weft.optimizer.joint.sub_joins import SubJoins

@@ -14,8 +14,8 @@ from functools import lru_cache
 from itertools import combinations
 
 from weft.errors import ConfigError, PlanError, WeftError, nearest
-from weft.logical.outer import core_and_closing
-from weft.logical.query import Query
+from weft.logical.outer.outer import core_and_closing
+from weft.logical.query.query import Query
 from weft.optimizer.closing_layouts import choose_homes
 from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.single.dynamic import WIDE, best_tree

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from html import escape
 from math import sqrt
 
-from weft.logical.canonical import readable
+from weft.logical.query.canonical import readable
 from weft.plan.drawing.layout import HEIGHT, WIDTH, Box, Drawing, Lane, Link, shortened
 
 __all__ = ["COLOURS", "STYLE", "colour_of", "svg"]

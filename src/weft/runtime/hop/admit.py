@@ -22,8 +22,8 @@ from weft.errors import CatalogError, nearest
 from weft.kernels.ages import Classes
 from weft.kernels.expr.arrow import arrow_type
 from weft.kernels.expr.datum import as_type
-from weft.logical.expr import Column
-from weft.logical.query import ARRIVAL, PRESENT
+from weft.logical.expr.expression import Column
+from weft.logical.query.query import ARRIVAL, PRESENT
 from weft.runtime.model.columns import AGE, full_name, seq_name
 from weft.runtime.program.executable import ExecutableGraph
 

@@ -30,8 +30,8 @@ from weft.kernels.outer.relation import AT_ONCE
 from weft.kernels.outer.tree import Relation, Rows, rows_of
 from weft.kernels.probe.equality import in_order, probe_portions
 from weft.kernels.query_sets.query_set import nonempty, only, sets_of
-from weft.logical.expr import Column, Expr, columns
-from weft.logical.expr import all_of as conjunction
+from weft.logical.expr.expression import Column, Expr, columns
+from weft.logical.expr.expression import all_of as conjunction
 from weft.runtime.hop.limits import PORTION_BYTES
 from weft.runtime.model.batch_order import ENDED, BatchOrder, Clock
 from weft.runtime.model.columns import BATCH, FOREVER, full, full_name

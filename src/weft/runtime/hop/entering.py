@@ -15,8 +15,8 @@ from weft.errors import FunctionError
 from weft.kernels.expr.select import Columns, passing_rows
 from weft.kernels.expr.user_functions import current
 from weft.kernels.query_sets.query_set import columns_of, nonempty, sets_of
-from weft.logical.expr import Column, columns
-from weft.logical.expr import all_of as conjunction
+from weft.logical.expr.expression import Column, columns
+from weft.logical.expr.expression import all_of as conjunction
 from weft.plan.derive import filters_of
 from weft.plan.rules import ResultRule, StoreRule
 from weft.plan.schedule import LOCAL, SHUFFLE

@@ -16,8 +16,8 @@ from weft.bucket.columns import longs, taken
 from weft.bucket.compiled import Ints
 from weft.kernels.expr.select import Columns, evaluate
 from weft.kernels.query_sets.query_set import count_per_query, rows_per_query, sets_of
-from weft.logical.expr import columns
-from weft.logical.query import Query
+from weft.logical.expr.expression import columns
+from weft.logical.query.query import Query
 from weft.plan.graph import Member
 from weft.plan.rules import ResultRule
 from weft.runtime.hop.latency import MatchAges, found_ages, tuple_ages

@@ -17,8 +17,8 @@ from weft.bucket.compiled import Mask
 from weft.kernels.query_sets.query_set import nonempty, only, sets_of
 from weft.kernels.route import partition as route
 from weft.kernels.route.heavy import deal_rows, heavy_rows
-from weft.logical.expr import Expr
-from weft.logical.limits import measured_in_cells
+from weft.logical.expr.bounds import measured_in_cells
+from weft.logical.expr.expression import Expr
 from weft.plan.rules import Edge, StoreRule, Users
 from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SPAN
 from weft.runtime.hop.outcome import Outcome, Parcel

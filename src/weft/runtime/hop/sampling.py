@@ -15,7 +15,7 @@ from weft.errors import FunctionError
 from weft.kernels.expr.select import Columns, evaluate
 from weft.kernels.query_sets.query_set import sets_of
 from weft.kernels.route.sample import draw_rows, frequent, least_hashes, ordered_values
-from weft.logical.expr import Column, columns
+from weft.logical.expr.expression import Column, columns
 from weft.runtime.model.columns import full_name
 from weft.runtime.program.executable import ExecutableGraph
 from weft.stats.attributes import JoinAttribute

@@ -25,8 +25,8 @@ from weft.kernels.probe.equality import Keys, equal_ranges, in_order, probe_port
 from weft.kernels.probe.grid import Grid, grid, grid_ranges
 from weft.kernels.probe.ranges import NO_INTS, PORTION, Ranges, Window, pairs, reachable
 from weft.kernels.probe.theta import CANDIDATES, Sides, candidates, residual, theta_portions
-from weft.logical.expr import BOOLEAN, Expr, Literal, columns
-from weft.logical.limits import FINE, Limit
+from weft.logical.expr.bounds import FINE, Limit
+from weft.logical.expr.expression import BOOLEAN, Expr, Literal, columns
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import (
     FOREVER,

@@ -1,13 +1,13 @@
 """Results of one partition in the order that a query asks for, with the keys to merge them by.
 
-Guarantees: the order is that of `weft.logical.ordering`. A portion of a probe's matches leaves for a query as one run,
+Guarantees: the order is that of `query/ordering.py`. A portion of a probe's matches leaves for a query as one run,
 sorted by its keys, which are its first columns: the block of the result's last tuple; with `inner`, also the block of
 each partner in the order of FROM; with `event`, the largest time. Only row numbers are sorted; columns are gathered
 once.
 
 The number of a result's last tuple is its place among all tuples of the query's inputs since the query's first batch. A
 read task does not know how many came before those it read, and gives the place among these; the driver adds the rest
-(`weft.runtime.loop.collection`).
+(`weft.runtime.loop.merging`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from weft.kernels.order.merging import bits_of
 from weft.kernels.order.sort import counted_places, place, sort_rows
 from weft.kernels.probe.materialise import stored_column
 from weft.kernels.probe.ranges import Matches
-from weft.logical.ordering import OUTER, Ordering
+from weft.logical.query.ordering import OUTER, Ordering
 from weft.plan.graph import Member
 from weft.runtime.hop.probe_step import Found
 from weft.runtime.model.batch_order import BatchOrder

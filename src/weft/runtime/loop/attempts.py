@@ -19,15 +19,15 @@ from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.config import MACHINE, RunConfig
 from weft.runtime.loop.executor import Executor, NoRoomError, spread
-from weft.runtime.loop.query_sinks import Output, QuerySinks
 from weft.runtime.loop.task_reports import TaskReports
+from weft.runtime.output.merge_task import Merge
+from weft.runtime.output.query_sinks import Output, QuerySinks
+from weft.runtime.output.sink_errors import sink_error
 from weft.runtime.queries.active import ActiveQueries
-from weft.runtime.task.collecting import Merge
-from weft.runtime.task.exchange import Exchange
-from weft.runtime.task.job import Job, Setup
-from weft.runtime.task.messages import Message
-from weft.runtime.task.reports import Collected, FailedQuery, TaskError, read_report
-from weft.runtime.task.sink_errors import sink_error
+from weft.runtime.wire.exchange import Exchange
+from weft.runtime.wire.messages import Message
+from weft.runtime.wire.reports import Collected, FailedQuery, TaskError, read_report
+from weft.runtime.wire.task_input import Job, Setup
 from weft.storage.storage import Memory
 
 __all__ = ["TaskRunner", "reason_of"]

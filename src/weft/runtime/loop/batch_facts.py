@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from weft.logical.expr import aliases
+from weft.logical.expr.expression import aliases
 from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.ports.source import Part
 from weft.runtime.log.values import Inputs, Manifest
 from weft.runtime.loop.driver import JoinFacts, Observed
 from weft.runtime.observe.metrics import BatchMetrics, StoreMetrics
 from weft.runtime.observe.progress import History
-from weft.runtime.task.reports import PartRead
+from weft.runtime.wire.reports import PartRead
 
 __all__ = ["ROW_BYTES", "facts_of_batch", "next_rows_per_byte", "stored_tuples"]
 

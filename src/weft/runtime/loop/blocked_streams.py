@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from weft.errors import WeftError
-from weft.logical.nested import read_streams
-from weft.logical.query import Query
+from weft.logical.nested.nested import read_streams
+from weft.logical.query.query import Query
 from weft.runtime.log.values import Suspension
 
 __all__ = ["BlockedStreams"]

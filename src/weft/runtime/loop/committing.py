@@ -20,16 +20,16 @@ from dataclasses import dataclass, field, replace
 from weft.errors import ResultLimitError, SinkError
 from weft.ports.sink import RememberingSink, Sink, hurried
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.loop.deliver import deliver, deliver_kept, results_to_keep
+from weft.runtime.loop.delivery import deliver, deliver_kept, results_to_keep
 from weft.runtime.loop.ending import BatchEnd
 from weft.runtime.loop.latencies import with_latencies
-from weft.runtime.loop.ordered_output import Gathered
-from weft.runtime.loop.query_sinks import Output, QuerySinks
 from weft.runtime.loop.ran_batch import RanBatch
 from weft.runtime.loop.task_reports import Answered
+from weft.runtime.output.ordered_output import Gathered
+from weft.runtime.output.query_sinks import Output, QuerySinks
+from weft.runtime.output.sink_errors import name_of, sink_error
 from weft.runtime.output.suspended import Suspensions
 from weft.runtime.queries.changelog import Changelog
-from weft.runtime.task.sink_errors import name_of, sink_error
 
 __all__ = ["Committer", "Ended", "FoundAgain"]
 

@@ -16,7 +16,7 @@ from weft.runtime.loop.adapter import Adapter, StaticPlan
 from weft.runtime.loop.driver import DEFAULT
 from weft.runtime.queries.active import Decide
 from weft.runtime.queries.resume import Restore
-from weft.runtime.task.functions import PackedFunction
+from weft.runtime.wire.functions import PackedFunction
 
 __all__ = ["DURABILITIES", "MACHINE", "PROCESS", "DeriveSource", "Describe", "RunConfig", "SetAside"]
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
 from weft.errors import StateError
-from weft.logical.nested import read_streams
+from weft.logical.nested.nested import read_streams
 from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest

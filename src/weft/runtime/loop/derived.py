@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from weft.logical.canonical import canonical
-from weft.logical.nested import defined_streams, inner_queries
-from weft.logical.query import Query
+from weft.logical.nested.nested import defined_streams, inner_queries
+from weft.logical.query.canonical import canonical
+from weft.logical.query.query import Query
 from weft.logical.schema import Stream
 from weft.ports.sink import Sink
 from weft.ports.source import Source

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from weft.logical.nested import inner_queries
-from weft.logical.outer import joins
-from weft.logical.waiting import never_closed
+from weft.logical.nested.nested import inner_queries
+from weft.logical.outer.outer import joins
+from weft.logical.outer.waiting import never_closed
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.model.batch_order import ENDED, BatchOrder
 from weft.runtime.program.executable import ExecutableGraph

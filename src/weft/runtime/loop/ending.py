@@ -17,12 +17,12 @@ from weft.runtime.log.values import Manifest
 from weft.runtime.loop.config import SetAside
 from weft.runtime.loop.measuring import measure_batch
 from weft.runtime.loop.migrated_manifest import next_partitions, next_stores
-from weft.runtime.loop.ordered_output import Gathered
 from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.watermarks import Watermarks
 from weft.runtime.observe.metrics import Backlog, BatchMetrics
+from weft.runtime.output.ordered_output import Gathered
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.active import Samples
 from weft.runtime.state.expiry import forgettable

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from weft.ports.source import Part
-from weft.runtime.task.collecting import Merge
-from weft.runtime.task.job import Job, Setup
-from weft.runtime.task.messages import Message
+from weft.runtime.output.merge_task import Merge
+from weft.runtime.wire.messages import Message
+from weft.runtime.wire.task_input import Job, Setup
 
 __all__ = ["Executor", "NoRoomError", "Pieces", "spread"]
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from weft.errors import SourceError, WeftError
 from weft.kernels.expr.arrow import result_schema
-from weft.logical.nested import read_streams
-from weft.logical.query import Query
+from weft.logical.nested.nested import read_streams
+from weft.logical.query.query import Query
 from weft.logical.schema import Stream
 from weft.ports.sink import Sink
 from weft.ports.source import Place, Source
@@ -30,7 +30,6 @@ from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.resets import apply_resets
 from weft.runtime.log.values import BatchPlan, Manifest, Suspension
 from weft.runtime.loop.attempts import TaskRunner
-from weft.runtime.loop.collection import collect_ordered
 from weft.runtime.loop.committing import Committer, Ended, FoundAgain
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.deciding import Decider
@@ -39,8 +38,8 @@ from weft.runtime.loop.ending import end_batch, hand_over_bad_records, samples_o
 from weft.runtime.loop.executor import Executor
 from weft.runtime.loop.intake import Intake
 from weft.runtime.loop.marks import Mark, Marks
+from weft.runtime.loop.merging import collect_ordered
 from weft.runtime.loop.migrated_manifest import migrated_manifest, without_tables
-from weft.runtime.loop.query_sinks import Output, QuerySinks
 from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
 from weft.runtime.loop.stream_changes import StreamChanges, describe_streams
 from weft.runtime.loop.tables import Tables
@@ -50,13 +49,14 @@ from weft.runtime.loop.watermark_resets import WatermarkResets
 from weft.runtime.observe.log_lines import log_batch
 from weft.runtime.observe.metrics import Backlog, BatchMetrics
 from weft.runtime.observe.progress import History, StateBytes, own_metrics, state_of
+from weft.runtime.output.query_sinks import Output, QuerySinks
+from weft.runtime.output.sink_errors import sink_error
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.request import QueryRequest, is_inner
 from weft.runtime.queries.resume import resume_from_log
 from weft.runtime.task.arrivals import ages_of_inputs, oldest_age
-from weft.runtime.task.functions import check_registered
-from weft.runtime.task.sink_errors import sink_error
+from weft.runtime.wire.functions import check_registered
 
 __all__ = ["Loop"]
 

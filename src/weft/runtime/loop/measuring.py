@@ -11,7 +11,6 @@ from typing import Any
 
 from weft.runtime.log.partitions import StoreTotals
 from weft.runtime.loop.batch_facts import next_rows_per_byte
-from weft.runtime.loop.ordered_output import Gathered
 from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
 from weft.runtime.model.batch_order import ENDED
 from weft.runtime.observe.metrics import (
@@ -24,6 +23,7 @@ from weft.runtime.observe.metrics import (
     sum_steps,
 )
 from weft.runtime.observe.table_progress import table_states
+from weft.runtime.output.ordered_output import Gathered
 from weft.runtime.program.executable import ExecutableGraph
 from weft.stats.heavy import next_heavy
 

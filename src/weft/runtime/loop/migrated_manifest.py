@@ -14,7 +14,7 @@ from weft.runtime.log.values import Manifest
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.migration import StateMigration, evicted_after, kept_after
 from weft.runtime.queries.visibility import StateFacts
-from weft.runtime.task.reports import PartitionsLeft
+from weft.runtime.wire.reports import PartitionsLeft
 
 __all__ = ["facts_of", "migrated_manifest", "next_partitions", "next_stores", "without_tables"]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from weft.errors import SourceError, WeftError
-from weft.logical.nested import read_streams
+from weft.logical.nested.nested import read_streams
 from weft.ports.source import Blobs, Part
 from weft.ports.table import RegisteredTable, TableReader
 from weft.runtime.log.values import BatchPlan, Manifest

@@ -18,13 +18,13 @@ from weft.plan.graph import PhysicalGraph
 from weft.runtime.hop.census import Census
 from weft.runtime.hop.outcome import StepCount
 from weft.runtime.observe.metrics import InputMetrics
-from weft.runtime.task import reports as kinds
-from weft.runtime.task.batch_files import read_file
-from weft.runtime.task.exchange import Sender
-from weft.runtime.task.messages import Message
-from weft.runtime.task.notes import TuplesCounted
-from weft.runtime.task.reports import Report, read_report
-from weft.runtime.task.sorted_runs import SortedRun
+from weft.runtime.output.batch_files import read_file
+from weft.runtime.wire import reports as kinds
+from weft.runtime.wire.exchange import Sender
+from weft.runtime.wire.messages import Message
+from weft.runtime.wire.notes import TuplesCounted
+from weft.runtime.wire.reports import Report, read_report
+from weft.runtime.wire.sorted_runs import SortedRun
 from weft.stats.latency import Latency
 from weft.stats.samples import AttributeSample
 from weft.storage.cache import CacheCounts

@@ -15,8 +15,8 @@ from typing import Any
 
 from weft.errors import CatalogError, StateError, nearest
 from weft.logical.moments import shown_time
-from weft.logical.nested import read_streams
-from weft.logical.query import Query
+from weft.logical.nested.nested import read_streams
+from weft.logical.query.query import Query
 from weft.logical.schema import Stream
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.copying import held

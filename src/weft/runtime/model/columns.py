@@ -22,10 +22,10 @@ from weft.bucket.columns import longs
 from weft.bucket.compiled import Longs
 from weft.kernels.expr.select import Columns, evaluate
 from weft.kernels.outer.relation import FOREVER
-from weft.logical.expr import Column, Expr, columns
-from weft.logical.query import Query
+from weft.logical.expr.expression import Column, Expr, columns
+from weft.logical.query.query import Query
+from weft.logical.query.window import UNBOUNDED, Range, Rows, Window
 from weft.logical.schema import Stream
-from weft.logical.window import UNBOUNDED, Range, Rows, Window
 
 __all__ = [
     "AGE",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from weft.logical.query import connected
+from weft.logical.query.query import connected
 from weft.logical.schema import Stream
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.model.batch_order import ENDED, NEVER, UNKNOWN, Clock

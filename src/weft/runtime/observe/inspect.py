@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import StateError, StatisticsError, WeftError
-from weft.logical.window import Rows
+from weft.logical.query.window import Rows
 from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.join_plan import store_name
 from weft.runtime.log.checkpoint import BUCKETS, Checkpoint

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from weft.logical.expr import to_sql
+from weft.logical.expr.expression import to_sql
 from weft.plan.graph import PhysicalGraph
 from weft.stats.latency import Latency
 from weft.stats.skew import HeavyShares

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.errors import StatisticsError
-from weft.logical.user_functions import has_user_call, user_functions
+from weft.logical.expr.user_functions import has_user_call, user_functions
 from weft.plan.graph import PhysicalGraph
 from weft.plan.observation import (
     EVENT_TIME,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from weft.logical.expr import BOOLEAN, Expr, make_call
-from weft.logical.horizon import is_time_bound, time_bounds
-from weft.logical.query import Query
-from weft.logical.user_functions import has_user_call
+from weft.logical.expr.expression import BOOLEAN, Expr, make_call
+from weft.logical.expr.user_functions import has_user_call
+from weft.logical.query.horizon import is_time_bound, time_bounds
+from weft.logical.query.query import Query
 from weft.plan.derive import filters_of
 from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import Names

@@ -21,7 +21,7 @@ from weft.bucket.columns import longs
 from weft.errors import SuspendedError, WeftError
 from weft.ports.punctuation import Punctuations
 from weft.runtime.log.values import KeptBatch, Suspension
-from weft.runtime.task.batch_files import read_held, write_held
+from weft.runtime.output.batch_files import read_held, write_held
 from weft.storage.storage import Storage
 
 __all__ = ["KeptResults", "Suspensions", "read_kept", "suspended_error"]

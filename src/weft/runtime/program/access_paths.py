@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.bucket.index import Order, by_hash, by_value
-from weft.logical.expr import Expr, all_of
-from weft.logical.limits import Bound, Limit, Range, bounds, grid
+from weft.logical.expr.bounds import Bound, Limit, Range, bounds, grid
+from weft.logical.expr.expression import Expr, all_of
 from weft.plan.rules import ProbeRule
 from weft.plan.search import band_of, grid_of, time_bounds
 from weft.runtime.model.columns import key_name

@@ -19,7 +19,7 @@ from weft.bucket.compiled import Longs
 from weft.bucket.index import Order, by_hash
 from weft.kernels.query_sets.predicate_index import PredicateIndex
 from weft.kernels.route.heavy import heavy_words
-from weft.logical.expr import Column, Expr, columns
+from weft.logical.expr.expression import Column, Expr, columns
 from weft.plan.derive import filters_of
 from weft.plan.graph import Member, PhysicalGraph, StoreNode
 from weft.plan.rules import ProbeRule, ResultRule, Rule, StoreRule, Sweep

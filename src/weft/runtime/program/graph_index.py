@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import cached_property
 
 from weft.kernels.query_sets.query_set import set_names, words_for
-from weft.logical.expr import Column
-from weft.logical.window import Window
+from weft.logical.expr.expression import Column
+from weft.logical.query.window import Window
 from weft.plan.graph import Member, PhysicalGraph, Source
 from weft.plan.join_plan import Names
 from weft.plan.rules import Edge, ProbeRule, ResultRule, Rule, StoreRule, Users

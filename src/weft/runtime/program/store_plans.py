@@ -11,13 +11,13 @@ from datetime import timedelta
 
 from weft.bucket.index import Order
 from weft.errors import PlanError
-from weft.logical.asof import asof_joins
-from weft.logical.expr import Column, Expr
-from weft.logical.join import ASOF, TESTS
-from weft.logical.outer import Closing, joins
-from weft.logical.query import Query
-from weft.logical.waiting import completing_inputs, reaches, waits
-from weft.logical.window import Range
+from weft.logical.expr.expression import Column, Expr
+from weft.logical.outer.outer import Closing, joins
+from weft.logical.outer.waiting import completing_inputs, reaches, waits
+from weft.logical.query.asof import asof_joins
+from weft.logical.query.join_tree import ASOF, TESTS
+from weft.logical.query.query import Query
+from weft.logical.query.window import Range
 from weft.plan.derive import closed_retention, retention_of
 from weft.plan.graph import Member, StoreNode
 from weft.plan.homes import locate_rows

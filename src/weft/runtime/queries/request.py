@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from weft.logical.nested import defined_streams
-from weft.logical.ordering import Ordering
-from weft.logical.query import Query
+from weft.logical.nested.nested import defined_streams
+from weft.logical.query.ordering import Ordering
+from weft.logical.query.query import Query
 from weft.plan.graph import CODEC
 
 __all__ = ["DERIVED", "QueryRequest", "is_inner"]

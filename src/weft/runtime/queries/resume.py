@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.errors import StateError
-from weft.logical.nested import read_streams
+from weft.logical.nested.nested import read_streams
 from weft.ports.sink import Sink
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest

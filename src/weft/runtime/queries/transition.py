@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft.logical.query import Query
-from weft.logical.window import Rows
+from weft.logical.query.query import Query
+from weft.logical.query.window import Rows
 from weft.plan.graph import CODEC, Member, PhysicalGraph
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.program.store_plans import lifetime

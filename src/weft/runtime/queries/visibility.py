@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from weft.logical.asof import asof_joins
-from weft.logical.implies import is_implied
-from weft.logical.ordering import Ordering
-from weft.logical.outer import Closing
-from weft.logical.query import PRESENT, Query
-from weft.logical.window import Rows, Window
+from weft.logical.expr.implies import is_implied
+from weft.logical.outer.outer import Closing
+from weft.logical.query.asof import asof_joins
+from weft.logical.query.ordering import Ordering
+from weft.logical.query.query import PRESENT, Query
+from weft.logical.query.window import Rows, Window
 from weft.plan.derive import closed_retention, columns_of, filters_of
 from weft.plan.graph import Member, Visibility
 from weft.plan.placing import is_foreign

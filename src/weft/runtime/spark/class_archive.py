@@ -27,7 +27,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.paths import own_python
+from weft.storage.paths import own_python
 
 __all__ = ["ArchivePlace", "archive_options", "archive_place", "make_archive_later"]
 

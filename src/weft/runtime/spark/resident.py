@@ -19,15 +19,15 @@ from pyspark.sql import SparkSession
 
 from weft.runtime.loop.config import Describe
 from weft.runtime.loop.executor import NoRoomError, Pieces
-from weft.runtime.spark.channel import parts_of
+from weft.runtime.output.merge_task import Merge
 from weft.runtime.spark.java_death import naming_java_death
 from weft.runtime.spark.resident_stage import SILENCE, Place, Stage, TaskLostError
 from weft.runtime.spark.room import Room, tasks_on_cluster
 from weft.runtime.spark.session import slots_of
-from weft.runtime.task.collecting import Merge
-from weft.runtime.task.credentials import can_encrypt
-from weft.runtime.task.job import Job, Setup
-from weft.runtime.task.messages import Message
+from weft.runtime.wire.channel import parts_of
+from weft.runtime.wire.credentials import can_encrypt
+from weft.runtime.wire.messages import Message
+from weft.runtime.wire.task_input import Job, Setup
 
 __all__ = ["Place", "ResidentExecutor", "TaskLostError", "fits", "place_on_cluster"]
 

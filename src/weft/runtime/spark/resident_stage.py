@@ -25,12 +25,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from weft.runtime.loop.executor import NoRoomError
-from weft.runtime.spark.channel import Channel, bound_silence, messages_of, open_channel
 from weft.runtime.spark.resident_task import Address, resident
-from weft.runtime.task.credentials import Credentials
-from weft.runtime.task.job import Setup
-from weft.runtime.task.messages import Message
-from weft.runtime.task.parcel_server import know_stage
+from weft.runtime.wire.channel import Channel, bound_silence, messages_of, open_channel
+from weft.runtime.wire.credentials import Credentials
+from weft.runtime.wire.messages import Message
+from weft.runtime.wire.parcel_server import know_stage
+from weft.runtime.wire.task_input import Setup
 
 __all__ = ["Place", "Stage", "TaskLostError"]
 

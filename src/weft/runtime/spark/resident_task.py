@@ -18,15 +18,15 @@ import pyarrow as pa
 
 from weft.errors import WeftError
 from weft.ports.source import Part
-from weft.runtime.spark.channel import Channel, bound_silence, messages_of, open_channel, parts_of
-from weft.runtime.task.collecting import Merge, collect_task
-from weft.runtime.task.credentials import Credentials
-from weft.runtime.task.exchange import Exchange
-from weft.runtime.task.job import Job, Setup
-from weft.runtime.task.messages import Message
-from weft.runtime.task.parcel_server import ParcelFolder
-from weft.runtime.task.reports import TaskError
+from weft.runtime.output.merge_task import Merge, collect_task
 from weft.runtime.task.worker import hop_task, past_task, read_task
+from weft.runtime.wire.channel import Channel, bound_silence, messages_of, open_channel, parts_of
+from weft.runtime.wire.credentials import Credentials
+from weft.runtime.wire.exchange import Exchange
+from weft.runtime.wire.messages import Message
+from weft.runtime.wire.parcel_server import ParcelFolder
+from weft.runtime.wire.reports import TaskError
+from weft.runtime.wire.task_input import Job, Setup
 
 __all__ = ["Address", "connect", "resident"]
 

@@ -16,8 +16,8 @@ from importlib.util import find_spec
 
 from pyspark.sql import SparkSession
 
-from weft.java import use_own_java
 from weft.runtime.spark.class_archive import archive_options, archive_place, make_archive_later
+from weft.runtime.spark.java import use_own_java
 
 __all__ = [
     "START",

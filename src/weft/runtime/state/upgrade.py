@@ -21,9 +21,9 @@ from weft.kernels.expr.arrow import arrow_type
 from weft.kernels.expr.select import Columns, passing_rows
 from weft.kernels.expr.user_functions import current
 from weft.kernels.query_sets.query_set import columns_of, nonempty, only, set_bit
-from weft.logical.expr import all_of as conjunction
-from weft.logical.expr import columns
-from weft.logical.query import PRESENT
+from weft.logical.expr.expression import all_of as conjunction
+from weft.logical.expr.expression import columns
+from weft.logical.query.query import PRESENT
 from weft.plan.derive import filters_of
 from weft.plan.graph import Member
 from weft.plan.join_plan import Names

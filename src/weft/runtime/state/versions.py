@@ -1,4 +1,4 @@
-"""Which versions of a store are still of use to joins with the latest version (`weft.logical.asof`).
+"""Which versions of a store are still of use to joins with the latest version (`weft.logical.query.asof`).
 
 Guarantees: of each key, the newest version before the time up to which rows have left is kept, with all others of its
 time, and every version from that time on; no row that is still to leave, or to come on time, asks for another. What is

@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from weft.runtime.hop.admit import renumbered
 from weft.runtime.model.batch_order import BatchOrder, Count
-from weft.runtime.task.exchange import SentParcel
-from weft.runtime.task.job import Job
-from weft.runtime.task.messages import Message
-from weft.runtime.task.notes import HopLeft, TuplesCounted
-from weft.runtime.task.shelf import Underway
+from weft.runtime.state.shelf import Underway
+from weft.runtime.wire.exchange import SentParcel
+from weft.runtime.wire.messages import Message
+from weft.runtime.wire.notes import HopLeft, TuplesCounted
+from weft.runtime.wire.task_input import Job
 
 __all__ = ["Arrived"]
 

@@ -16,19 +16,19 @@ from weft.runtime.log.partitions import PartitionFile, PartitionManifest, StoreT
 from weft.runtime.log.segment_files import flush_segments
 from weft.runtime.model.batch_order import BatchOrder, Count
 from weft.runtime.model.watermarks import Watermarks
+from weft.runtime.output.outlet import TaskOutlet
 from weft.runtime.queries.migration import StateMigration, edges_for
 from weft.runtime.state.expiry import forgettable
+from weft.runtime.state.segments import PartitionState
+from weft.runtime.state.shelf import Underway, shelf_of
 from weft.runtime.state.stores import Forget
 from weft.runtime.task.arrivals import batch_ages
 from weft.runtime.task.arrived import Arrived, ByEdge
-from weft.runtime.task.exchange import Sender
-from weft.runtime.task.job import Job
-from weft.runtime.task.messages import Message
-from weft.runtime.task.notes import HopLeft
-from weft.runtime.task.outlet import TaskOutlet
-from weft.runtime.task.reports import PartitionsLeft
-from weft.runtime.task.segments import PartitionState
-from weft.runtime.task.shelf import Underway, shelf_of
+from weft.runtime.wire.exchange import Sender
+from weft.runtime.wire.messages import Message
+from weft.runtime.wire.notes import HopLeft
+from weft.runtime.wire.reports import PartitionsLeft
+from weft.runtime.wire.task_input import Job
 
 __all__ = ["HopRun", "batch_options", "stored_options", "stored_order"]
 

@@ -36,19 +36,20 @@ from weft.ports.source import Part
 from weft.runtime.hop.admit import admit, numbered
 from weft.runtime.hop.entering import route_input, route_stored
 from weft.runtime.hop.outcome import Outcome
+from weft.runtime.output.outlet import TaskOutlet, failures
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.migration import StateMigration
+from weft.runtime.state.shelf import shelf_of
 from weft.runtime.state.upgrade import past_rows
 from weft.runtime.task.arrivals import ages_of_rows
 from weft.runtime.task.arrived import Arrived
-from weft.runtime.task.exchange import Sender
-from weft.runtime.task.functions import callable_functions
 from weft.runtime.task.hop_run import HopRun, batch_options, stored_options, stored_order
-from weft.runtime.task.job import Job
-from weft.runtime.task.messages import Message
-from weft.runtime.task.notes import TuplesCounted
-from weft.runtime.task.outlet import TaskOutlet, failures
-from weft.runtime.task.reports import (
+from weft.runtime.task.table_parts import is_table_part, read_table_part
+from weft.runtime.wire.exchange import Sender
+from weft.runtime.wire.functions import callable_functions
+from weft.runtime.wire.messages import Message
+from weft.runtime.wire.notes import TuplesCounted
+from weft.runtime.wire.reports import (
     BadRecord,
     CacheCounted,
     Dealt,
@@ -59,8 +60,7 @@ from weft.runtime.task.reports import (
     TaskError,
     ValuesSampled,
 )
-from weft.runtime.task.shelf import shelf_of
-from weft.runtime.task.table_parts import is_table_part, read_table_part
+from weft.runtime.wire.task_input import Job
 from weft.stats.histogram import ZERO
 from weft.storage.objects import take_cache_counts
 

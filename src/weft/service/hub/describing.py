@@ -10,11 +10,14 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Literal
 
-from weft.logical.query import Query
+from weft.connectors.files.source import FilesSource
+from weft.connectors.generate.rate import RateSource
+from weft.connectors.memory.recent import RecentSink
+from weft.connectors.sink_descriptions import describe_sink
+from weft.logical.query.query import Query
 from weft.logical.schema import Stream
 from weft.plan.graph import PhysicalGraph
 from weft.plan.rules import ProbeRule, ResultRule, Rule
-from weft.planned import PlannedQuery
 from weft.ports.sink import Sink
 from weft.runtime.log.totals import StreamTotals
 from weft.runtime.observe.metrics import BatchMetrics, StepMetrics, StoreMetrics
@@ -34,10 +37,7 @@ from weft.service.hub.values import (
     StoreInfo,
     StreamInfo,
 )
-from weft.sinks.describe import describe_sink
-from weft.sinks.recent import RecentSink
-from weft.sources.rate import RateSource
-from weft.sources.spec import FilesSource
+from weft.session.planned_query import PlannedQuery
 from weft.stats.report import StatisticsRow
 
 __all__ = [

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 
+from weft.connectors.memory.recent import RecentSink
+from weft.connectors.memory.sink import MemorySink
 from weft.errors import CatalogError, QueryError, StateError
 from weft.plan.graph import CODEC
-from weft.previewing import Preview
+from weft.ports.sink import Sink
 from weft.service.hub.added_streams import AddedStreams
 from weft.service.hub.describing import columns_of
 from weft.service.hub.planning_lanes import PlanningLanes
@@ -25,9 +27,8 @@ from weft.service.pipeline import Pipeline
 from weft.service.pipeline.document import Node
 from weft.service.pipeline.sinks import read_sink
 from weft.service.pipeline.streams import add_stream
-from weft.sinks import MemorySink, Sink
-from weft.sinks.recent import RecentSink
-from weft.wishes import Wishes
+from weft.session.preview import Preview
+from weft.session.request import Wishes
 
 __all__ = ["SessionHub"]
 

@@ -16,7 +16,7 @@ from weft.service.hub.describing import moment
 from weft.service.hub.follower import Follower, Seen
 from weft.service.hub.refusals import NotReadyError
 from weft.service.hub.values import Health, State
-from weft.session import Session
+from weft.session.session import Session
 
 __all__ = ["Lifecycle"]
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from weft.adapting.background import Question
 from weft.adapting.planning_process import GivenUpError, PlanningProcess
-from weft.previewing import LoadQuestion
 from weft.service.hub.refusals import BusyError
+from weft.session.preview import LoadQuestion
 
 __all__ = ["PlanningLanes"]
 

@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from weft.connectors.formats.dead_letters import DeadLetters
+from weft.connectors.memory.recent import RecentSink
 from weft.errors import nearest
 from weft.plan.graph import CODEC
-from weft.planned import PlannedQuery
 from weft.runtime.log.totals import StreamTotals
 from weft.service.figures import latency_of, percentiles, rate_of
 from weft.service.hub.describing import (
@@ -45,8 +46,7 @@ from weft.service.hub.values import (
     StreamInfo,
 )
 from weft.service.pipeline import Pipeline
-from weft.sinks.recent import RecentSink
-from weft.sources.dead_letter import DeadLetters
+from weft.session.planned_query import PlannedQuery
 
 __all__ = ["HubViews"]
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from weft.connectors.kafka.sink_values import json_values
+from weft.connectors.memory.recent import RecentPage
 from weft.service.hub.values import ColumnInfo
-from weft.sinks.kafka_values import json_values
-from weft.sinks.recent import RecentPage
 
 __all__ = ["ResultsPage"]
 

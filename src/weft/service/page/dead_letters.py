@@ -7,11 +7,11 @@ from pathlib import Path
 
 from nicegui import ui
 
+from weft.connectors.formats.dead_letters import DeadLetters
+from weft.connectors.formats.records import BadRecord
 from weft.service.page.tables import set_rows, text_table
 from weft.service.page.visit import Live, Visit
 from weft.service.view import counted
-from weft.sources.dead_letter import DeadLetters
-from weft.sources.records import BadRecord
 
 __all__ = ["dead_letters"]
 

@@ -16,7 +16,7 @@ from weft.plan.observation import Observation
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.observed import observed
 from weft.runtime.observe.plan_changes import PlanChange
-from weft.session import Session
+from weft.session.session import Session
 
 __all__ = ["PlanBeginning", "PlanVersion", "PlanVersions", "what_happened"]
 

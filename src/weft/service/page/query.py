@@ -13,12 +13,12 @@ from weft.optimizer.single.strategies import STRATEGIES
 from weft.plan.drawing.layout import draw_graph
 from weft.plan.drawing.svg import svg
 from weft.plan.figures import number
-from weft.previewing import Preview
 from weft.service.hub.values import NewQuery
 from weft.service.page.editor import make_editor, offer_words, underline
 from weft.service.page.frame import tell_error
 from weft.service.page.results import Choice, results
 from weft.service.page.visit import Live, Visit
+from weft.session.preview import Preview
 
 __all__ = ["query"]
 

@@ -18,7 +18,7 @@ from weft.service.state_view import (
     store_cells,
     stream_cells,
 )
-from weft.statistics_report import HEADS, report_cells
+from weft.session.statistics_report import HEADS, report_cells
 
 __all__ = ["state"]
 

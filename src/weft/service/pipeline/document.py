@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from weft.errors import PipelineError, WeftError, nearest
-from weft.logical.window import parse_duration
+from weft.logical.query.window import parse_duration
 
 __all__ = ["Node", "read_document"]
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from weft.errors import nearest
 from weft.service.pipeline.document import Node
-from weft.session import Session
+from weft.session.session import Session
 
 __all__ = ["add_function", "refuse_functions"]
 

@@ -56,11 +56,11 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import PipelineError
-from weft.logical.query import Query
+from weft.logical.query.query import Query
 from weft.optimizer.cost import Weights
 from weft.optimizer.single.strategies import STRATEGIES
 from weft.optimizer.space import Options
-from weft.planned import PlannedQuery
+from weft.ports.sink import Sink
 from weft.service.pipeline.document import Node, read_document
 from weft.service.pipeline.functions import add_function, refuse_functions
 from weft.service.pipeline.queries import read_query
@@ -70,8 +70,8 @@ from weft.service.pipeline.sinks import console_sink
 from weft.service.pipeline.sources import PipelineSource
 from weft.service.pipeline.streams import add_stream
 from weft.service.pipeline.tables import add_table
-from weft.session import Session
-from weft.sinks import Sink
+from weft.session.planned_query import PlannedQuery
+from weft.session.session import Session
 from weft.stats.statistics import Statistics
 
 __all__ = ["PROBE_ORDERS", "Pipeline", "load_pipeline", "read_pipeline"]

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from weft.logical.ordering import ORDERS
+from weft.logical.query.ordering import ORDERS
+from weft.ports.sink import Sink
 from weft.service.pipeline.document import Node
 from weft.service.pipeline.sinks import read_sink
-from weft.sinks import Sink
 
 __all__ = ["QueryEntry", "read_query"]
 

@@ -3,7 +3,7 @@
 Guarantees: a request names a path, a server or a table only if an entry under ``allow`` names it by a pattern, and
 options that could do harm only if the same entry names them too. Paths are compared when they are resolved: neither
 ``..`` nor a symbolic link leads out of what is allowed, be it in the path that is named or, later, among the files of
-an added stream, each of which is resolved when it is read (`weft.sources.opening`). URIs of object stores are compared
+an added stream, each of which is resolved when it is read (`files/opening.py`). URIs of object stores are compared
 in their one spelling, and only with patterns that name the bucket. Without ``allow``, requests have memory alone.
 
     allow:

@@ -11,16 +11,16 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from weft.logical.query_limits import Limits
-from weft.memory import task_memory
+from weft.bucket.memory_limits import task_memory
+from weft.connectors.formats.dead_letters import DeadLetterLimit
+from weft.logical.query.limits import Limits
 from weft.optimizer.adaptation import Adaptation
 from weft.runtime.loop.config import DURABILITIES
 from weft.runtime.loop.driver import POLICIES
 from weft.service.pipeline.document import Node
 from weft.service.pipeline.paths import resolve_path
-from weft.settings import ADAPT, EXECUTIONS
-from weft.sources.dead_letter import DeadLetterLimit
-from weft.validation import checkpoint_path
+from weft.session.settings import ADAPT, EXECUTIONS
+from weft.session.validation import checkpoint_path
 
 __all__ = ["SETTINGS", "read_settings"]
 

@@ -21,20 +21,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from weft.connectors.console import ConsoleSink, to_console
+from weft.connectors.delta.sink import to_delta
+from weft.connectors.files.parquet_sink import to_parquet
+from weft.connectors.iceberg.sink import to_iceberg
+from weft.connectors.memory.sink import to_memory
+from weft.connectors.postgres.sink import to_postgres
 from weft.errors import nearest
+from weft.ports.sink import Sink
 from weft.service.pipeline.document import Node
 from weft.service.pipeline.kafka import SINK_OPTIONS, kafka_sink
 from weft.service.pipeline.paths import resolve_path, resolve_reference
-from weft.sinks import (
-    ConsoleSink,
-    Sink,
-    to_console,
-    to_delta,
-    to_iceberg,
-    to_memory,
-    to_parquet,
-    to_postgres,
-)
 
 __all__ = ["console_sink", "read_sink"]
 

@@ -25,16 +25,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from weft.connectors.files.source import FilesSource, files
+from weft.connectors.formats.decode import FORMATS
+from weft.connectors.generate.drift import Dial, Drifting, drifting
+from weft.connectors.generate.rate import Kind, RateSource, choice, sequence, timestamps, uniform, zipf
+from weft.connectors.kafka.source import KafkaSource
 from weft.errors import nearest
 from weft.logical.schema import Schema
 from weft.service.pipeline.document import Node
 from weft.service.pipeline.kafka import kafka_source
 from weft.service.pipeline.paths import resolve_path
-from weft.sources.decode import FORMATS
-from weft.sources.drift import Dial, Drifting, drifting
-from weft.sources.kafka import KafkaSource
-from weft.sources.rate import Kind, RateSource, choice, sequence, timestamps, uniform, zipf
-from weft.sources.spec import FilesSource, files
 
 __all__ = ["PipelineSource", "read_source"]
 

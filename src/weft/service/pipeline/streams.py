@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from weft.connectors.files.source import FilesSource
+from weft.connectors.generate.rate import RateSource
 from weft.errors import nearest
 from weft.logical.schema import LATE, Field, Schema
 from weft.service.pipeline.document import Node
 from weft.service.pipeline.sources import PipelineSource, read_source
-from weft.session import Session
-from weft.sources.rate import RateSource
-from weft.sources.spec import FilesSource
+from weft.session.session import Session
 from weft.stats.skew import HeavyValue, fits
 from weft.stats.statistics import StreamStatistics
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from weft.connectors.delta.table import DeltaReader, delta
+from weft.connectors.files.source import FilesSource
 from weft.logical.schema import Schema
 from weft.service.pipeline.document import Node
 from weft.service.pipeline.paths import resolve_path
 from weft.service.pipeline.sources import read_source
 from weft.service.pipeline.streams import read_statistics
-from weft.session import Session
-from weft.sources.delta import DeltaReader, delta
-from weft.sources.spec import FilesSource
+from weft.session.session import Session
 from weft.stats.statistics import StreamStatistics
 
 __all__ = ["add_table"]

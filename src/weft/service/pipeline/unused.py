@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 
-from weft.logical.expr import BOOLEAN, Call, Expr, columns, make_call
-from weft.logical.horizon import is_time_bound
-from weft.logical.query import Query
+from weft.logical.expr.expression import BOOLEAN, Call, Expr, columns, make_call
+from weft.logical.query.horizon import is_time_bound
+from weft.logical.query.query import Query
 from weft.service.pipeline import Pipeline
 from weft.stats.statistics import predicate_name
 

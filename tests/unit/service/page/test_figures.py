@@ -11,6 +11,7 @@ import pytest
 
 from tests.unit.plan.test_drawing import QUERIES, seen_graph, session, shared_graph
 from tests.unit.service.api.running import JOIN, place, running_hub, wait_for
+from weft.connectors.memory.sink import to_memory
 from weft.logical.schema import DataType, Field, Schema, Stream
 from weft.plan.rules import ProbeRule
 from weft.runtime.log.totals import StreamTotals
@@ -31,7 +32,6 @@ from weft.service.page.plans import PlanVersions, what_happened
 from weft.service.page.visit import PageModel
 from weft.service.pipeline import load_pipeline
 from weft.service.trends import Trend
-from weft.sinks import to_memory
 from weft.stats.histogram import Histogram
 from weft.stats.latency import Latency
 from weft.testing import LocalRun

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.service.command import weft
 from tests.unit.service.samples import GOOD
 from weft.errors import PipelineError
-from weft.runtime.task.functions import PackedFunction
+from weft.runtime.wire.functions import PackedFunction
 from weft.service.pipeline import Pipeline, load_pipeline
 
 MODULE = """

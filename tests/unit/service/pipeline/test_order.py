@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.errors import PipelineError
-from weft.logical.ordering import Ordering
+from weft.logical.query.ordering import Ordering
 from weft.service.pipeline import read_pipeline
 
 TEXT = """

@@ -11,16 +11,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.unit.service.samples import GOOD, OUTER, RUNNABLE
+from weft.connectors.console import ConsoleSink
+from weft.connectors.files.parquet_sink import ParquetSink
+from weft.connectors.files.source import FilesSource, files
+from weft.connectors.generate.rate import RateSource, choice, rate, sequence, timestamps, uniform, zipf
+from weft.connectors.memory.sink import MemorySink
 from weft.errors import PipelineError
-from weft.logical.query_limits import Limits
+from weft.logical.query.limits import Limits
 from weft.optimizer.adaptation import Adaptation
 from weft.service.demo import PIPELINE
 from weft.service.pipeline import Pipeline, load_pipeline, read_pipeline
 from weft.service.pipeline.unused import unused_statistics
 from weft.service.run import check_runnable
-from weft.sinks import ConsoleSink, MemorySink, ParquetSink
-from weft.sources.rate import RateSource, choice, rate, sequence, timestamps, uniform, zipf
-from weft.sources.spec import FilesSource, files
 
 
 def runnable(root: Path, **given: Any) -> Pipeline:

@@ -1,0 +1,326 @@
+"""The planner of a session: one plan for all its queries, when they start and whenever they change.
+
+Guarantees: what is decided is a function of what runs, what is to run and what is known; the planner only remembers
+what saves it time. The plan that `start_plan` shows before a session starts is the one that its first batch runs by.
+A new query shares what it can at once. When more than half of the queries have changed, all are planned afresh, and,
+if by then it was measured what the filters of most have in common, in groups (AJoin, section 4).
+
+If the joint optimiser fails, whatever it throws, queries that run keep the plan they have and new ones are planned
+alone, which a warning says. Only what fails then as well is an error.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from weft.adapting.planning_time import deadline_of
+from weft.adapting.query_groups import GroupQuestion
+from weft.logical.expr.expression import Expr
+from weft.logical.outer.outer import Closing, core_and_closing
+from weft.logical.query.query import Query
+from weft.optimizer.closing_layouts import choose_homes
+from weft.optimizer.joint.methods import JointResult, optimise_all, optimise_alone, options_of_group
+from weft.optimizer.joint.workspace import Workspace
+from weft.optimizer.ranking import rank_predicates
+from weft.optimizer.skew import BOUNDS
+from weft.optimizer.space import Options
+from weft.plan.graph import Member, PhysicalGraph
+from weft.plan.join_plan import Store
+from weft.plan.lower import lower_workload
+from weft.plan.workload import Answer, SharedStore, WorkloadPlan
+from weft.runtime.queries.request import QueryRequest
+from weft.stats.skew import HeavyValue, key_column
+from weft.stats.statistics import Statistics
+
+if TYPE_CHECKING:  # planning a session that does not run needs no kernels, and they take a second to load
+    from weft.runtime.queries.active import ActiveQueries, Decision, Samples
+    from weft.runtime.queries.visibility import StateFacts
+
+__all__ = ["KnownFor", "Planner", "StartPlan"]
+
+_LOG = logging.getLogger("weft")
+
+# What is known of the data that matters for some queries.
+KnownFor = Callable[[Collection[Query]], Statistics]
+
+# So many times the share of an average partition is enough of a value for the optimiser to scatter it.
+HEAVY = 1.5 * min(BOUNDS)
+
+
+@dataclass(frozen=True, slots=True)
+class StartPlan:
+    """The plan and the graph by which queries begin where none runs yet, with what they were planned from."""
+
+    requests: Mapping[str, QueryRequest]
+    statistics: Statistics
+    plan: WorkloadPlan
+    graph: PhysicalGraph
+    results: Mapping[str, JointResult] = field(repr=False, compare=False)  # of the joint optimiser, by group
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """What runs, as far as the optimiser is concerned; ``changes`` counts queries since all were planned afresh."""
+
+    plan: WorkloadPlan | None = None
+    graph: PhysicalGraph | None = None
+    changes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A plan for all queries, the ranking of predicates to search stores by, and the optimiser's result per group."""
+
+    plan: WorkloadPlan
+    ranks: tuple[Expr, ...]
+    results: Mapping[str, JointResult]
+
+    @property
+    def changes(self) -> int:
+        """How many queries came or went since all were planned afresh."""
+        return max((result.changes for result in self.results.values()), default=0)
+
+
+class Planner:
+    """Plans a session's queries by its options and by what is known of the data at that moment.
+
+    A ``quick`` planner never plans all queries afresh because some have come or gone: someone else does that, later.
+    """
+
+    def __init__(
+        self, statistics: KnownFor, options: Options, method: str = "auto", *, quick: bool = False
+    ) -> None:
+        self.statistics, self._options, self._method, self._quick = statistics, options, method, quick
+        self._start: StartPlan | None = None
+        self._known: dict[str, Workspace] = {}
+        self.last: dict[str, JointResult] = {}
+
+    def start_plan(self, requests: Mapping[str, QueryRequest]) -> StartPlan:
+        """The plan by which queries begin where none runs; it is made once for the same queries and statistics."""
+        statistics, known = self.statistics(_cores(requests)), self._start
+        if known is None or known.requests != requests or known.statistics != statistics:
+            planned = self._planned(_Running(), requests, statistics, {})
+            answers = sorted(planned.plan.answers, key=lambda answer: answer.name)
+            members = [
+                Member(
+                    answer.name,
+                    answer.query,
+                    slot,
+                    closing=answer.closing,
+                    backfill=requests[answer.name].backfill,
+                    ordering=requests[answer.name].ordering,
+                )
+                for slot, answer in enumerate(answers)
+            ]
+            graph = lower_workload(planned.plan, members, tracked=len(members) > 1, ranked=planned.ranks)
+            known = StartPlan(dict(requests), statistics, planned.plan, graph, planned.results)
+            self._start = known
+        return known
+
+    def __call__(
+        self,
+        active_queries: ActiveQueries,
+        requests: Mapping[str, QueryRequest],
+        facts: StateFacts,
+        samples: Samples | None = None,
+        afresh: bool = False,
+    ) -> Decision:
+        """The plan for the queries that are to run, given those that do; ``afresh``: plan even if none has changed."""
+        from weft.runtime.program.executable import ExecutableGraph  # which load the kernels
+        from weft.runtime.queries.active import Decision
+        from weft.runtime.queries.migration import StateMigration, migration_between
+        from weft.runtime.queries.visibility import members_of_plan
+
+        if active_queries.plan is None and facts.number == 0 and samples is None:
+            start = self.start_plan(requests)
+            self._remember(start.results)
+            return Decision(start.plan, start.graph, StateMigration(), 0)
+        before = active_queries.program
+        running = _Running(active_queries.plan, before.graph if before else None, active_queries.fresh)
+        statistics = self.statistics(_cores(requests))
+        if running.plan is not None and not afresh:
+            statistics = _as_laid_out(statistics, running.plan)
+        planned = self._planned(running, requests, statistics, self._known, samples, afresh=afresh)
+        self._remember(planned.results)
+        backfill = [n for n, one in requests.items() if one.backfill and n not in active_queries.requests]
+        orders = {name: one.ordering for name, one in requests.items() if one.ordering is not None}
+        members = members_of_plan(before, planned.plan, facts, backfill, orders)
+        tracked = facts.number > 0 or len(requests) > 1
+        graph = lower_workload(planned.plan, members, tracked=tracked, ranked=planned.ranks)
+        migration = migration_between(before, ExecutableGraph(graph), backfill)
+        return Decision(planned.plan, graph, migration, planned.changes)
+
+    def plan_again(
+        self, running: WorkloadPlan, requests: Mapping[str, QueryRequest], samples: Samples | None = None
+    ) -> tuple[WorkloadPlan, tuple[Expr, ...]]:
+        """The best plan that is found for queries that run, and the ranking of their predicates."""
+        before = _Running(running, lower_workload(running))
+        planned = self._planned(before, requests, self.statistics(_cores(requests)), {}, samples, afresh=True)
+        return planned.plan, planned.ranks
+
+    def _remember(self, results: Mapping[str, JointResult]) -> None:
+        self.last.update(results)
+        self._known.update({group: result.workspace for group, result in results.items()})
+
+    def _planned(
+        self,
+        running: _Running,
+        requests: Mapping[str, QueryRequest],
+        statistics: Statistics,
+        known: dict[str, Workspace],
+        samples: Samples | None = None,
+        *,
+        afresh: bool = False,
+    ) -> _Planned:
+        """A joint plan; or, if that fails, one in which new queries are planned alone and the others go on as is.
+
+        Workspaces of earlier plans are removed from ``known`` before use, so that none is used again after a failure.
+        """
+        try:
+            return self._all_planned(running, requests, statistics, known, samples, afresh=afresh)
+        except Exception as error:
+            if afresh:
+                raise  # there is a plan already
+            planned = self._all_planned(running, requests, statistics, None, None)
+            name = type(error).__name__
+            _LOG.warning(
+                "the queries cannot be planned together, new ones are planned alone: %s: %s", name, error
+            )
+            _LOG.debug("why they cannot be planned together", exc_info=error)
+            return planned
+
+    def _all_planned(
+        self,
+        running: _Running,
+        requests: Mapping[str, QueryRequest],
+        statistics: Statistics,
+        known: dict[str, Workspace] | None,
+        samples: Samples | None,
+        *,
+        afresh: bool = False,
+    ) -> _Planned:
+        """As `_planned`, without a second attempt; where ``known`` is None, new queries are planned alone."""
+        parts = {name: core_and_closing(one.query) for name, one in sorted(requests.items())}
+        queries = {name: core for name, (core, _) in parts.items()}
+        question = GroupQuestion(running.plan, queries, statistics, samples, self._options.budget)
+        afresh_too = not self._quick and question.has_changed_too_much(running.changes)
+        groups, regrouped = question.groups(revise=afresh, afresh=afresh_too)
+        probed = {name: one for name, one in requests.items() if _is_walked(parts[name][1])}
+        cores = {name: replace(one, query=queries[name]) for name, one in probed.items()}
+        anew = replace(running, plan=None) if afresh or regrouped else running
+        plan, results = self._optimised(anew, cores, groups, statistics, known)
+        plan = self._closed(running.plan, plan, parts, groups, statistics)
+        return _Planned(plan, rank_predicates(queries.values(), statistics, running.graph), results)
+
+    def _optimised(
+        self,
+        running: _Running,
+        requests: Mapping[str, QueryRequest],
+        groups: Mapping[str, str],
+        statistics: Statistics,
+        known: dict[str, Workspace] | None,
+    ) -> tuple[WorkloadPlan, dict[str, JointResult]]:
+        """The plans of all groups together, and what the optimiser says of each group."""
+        own = {n: replace(self._options, strategy=a.strategy) for n, a in requests.items() if a.strategy}
+        deadline = deadline_of(self._options, self._method, [one.strategy for one in own.values()])
+        plan, results = WorkloadPlan(()), dict[str, JointResult]()
+        every = sorted({groups[name] for name in requests})
+        asked = {g: {n: one.query for n, one in sorted(requests.items()) if groups[n] == g} for g in every}
+        for count, (group, mine) in enumerate(asked.items()):
+            waiting = list(asked.values())[count + 1 :]
+            options = options_of_group(self._options, results, waiting, statistics)
+            before = _group_plan(running.plan, group)
+            until = deadline.part(1 / (len(every) - count))
+            if known is None:
+                found = optimise_alone(
+                    mine,
+                    statistics,
+                    options,
+                    own=own,
+                    running=before,
+                    changes=running.changes,
+                    deadline=until,
+                )
+            else:
+                found = optimise_all(
+                    mine,
+                    statistics,
+                    options,
+                    method=self._method,
+                    own=own,
+                    running=before,
+                    changes=running.changes,
+                    known=known.pop(group, None),
+                    deadline=until,
+                    quick=self._quick,
+                )
+            part = found.plan.in_group(group) if group else found.plan
+            plan, results[group] = plan.with_answers(part.answers, part.upkeep), found
+        return plan, results
+
+    def _closed(
+        self,
+        running: WorkloadPlan | None,
+        plan: WorkloadPlan,
+        parts: Mapping[str, tuple[Query, Closing | None]],
+        groups: Mapping[str, str],
+        statistics: Statistics,
+    ) -> WorkloadPlan:
+        """The plan with stores from which unmatched rows of outer joins are found; queries that run keep theirs."""
+        known = {answer.name: answer for answer in running.answers} if running else {}
+        for name, (core, closing) in parts.items():
+            if closing is None:
+                continue
+            group = groups[name]
+            homes = known[name].homes if name in known else ()
+            if not homes or homes[0].group != group:
+                here = [Store(s.aliases, s.layout) for s in plan.stores if s.is_input and s.group == group]
+                chosen = choose_homes(core, closing, statistics, self._options.partitions, here)
+                homes = tuple(SharedStore(store.aliases, store.layout, group=group) for store in chosen)
+            walks = plan.answer(name).walks if closing.walked else ()
+            answer = Answer(name, core, walks, closing, homes)
+            upkeep = plan.upkeep
+            plan = plan.without([name]).with_answers([answer], upkeep)
+        return plan
+
+
+def _cores(requests: Mapping[str, QueryRequest]) -> list[Query]:
+    """The parts of queries that are optimised."""
+    return [core_and_closing(request.query)[0] for request in requests.values()]
+
+
+def _as_laid_out(statistics: Statistics, plan: WorkloadPlan) -> Statistics:
+    """The statistics in which, of each column by which a plan scatters values, exactly these values are heavy.
+
+    If more or fewer values were heavy now, new queries would get other layouts and could not share the plan's stores.
+    """
+    streams = {i.alias: i.stream.name for answer in plan.answers for i in answer.query.inputs}
+    found: dict[str, dict[str, dict[HeavyValue, float]]] = {}
+    for store in plan.stores:
+        column, values = key_column(store.layout.by), [literal.value for literal in store.layout.heavy]
+        if column is None or not values:
+            continue
+        stream = streams[column.alias]
+        known, least = statistics.stream(stream).heavy.get(column.name, {}), HEAVY / store.layout.partitions
+        shares = {v: max(known.get(v, 0.0), least) for v in values if isinstance(v, HeavyValue)}
+        total = max(1.0, math.fsum(shares.values()))
+        found.setdefault(stream, {})[column.name] = {v: share / total for v, share in shares.items()}
+    return statistics.with_heavy(found)
+
+
+def _group_plan(plan: WorkloadPlan | None, group: str) -> WorkloadPlan | None:
+    """A group's part of a plan, as the optimiser knows it."""
+    if plan is None:
+        return None
+    mine = [a for a in plan.answers if _is_walked(a.closing) and plan.group_of(a.name) == group]
+    answers = [Answer(answer.name, answer.query, answer.walks) for answer in mine]
+    part = WorkloadPlan(()).with_answers(answers, plan.upkeep)
+    return part.in_group("") if part.answers else None
+
+
+def _is_walked(closing: Closing | None) -> bool:
+    return closing is None or closing.walked

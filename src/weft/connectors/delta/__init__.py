@@ -1,0 +1,1 @@
+"""Delta tables, read as tables and written as sinks."""

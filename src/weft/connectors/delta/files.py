@@ -1,0 +1,138 @@
+"""The Parquet files of a Delta table: what tasks write, and what the table's log says of each file.
+
+Guarantees: a file has a name that no other has, and belongs to the table only when a transaction of the driver names
+it. Values of partition columns are in the log, not in the file, as Delta wants it. Statistics are those of the
+Parquet footer; where a bound would not be exact there is none.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from weft.connectors.delta.places import DeltaPlace, TableFile
+from weft.connectors.files import file_system as files
+
+__all__ = ["DeltaFile", "DeltaPart", "read_part", "split_by_values"]
+
+_COMPRESSION = "snappy"
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaFile:
+    """A file as the log of a table describes it: ``path`` is relative to the table, ``statistics`` are JSON."""
+
+    path: str
+    size: int
+    values: Mapping[str, str | None]
+    statistics: str
+
+
+class DeltaPart:
+    """A task's results of a batch: one file for each combination of values that the partition columns have."""
+
+    def __init__(self, table: DeltaPlace, batch_id: int, partition: int, columns: Sequence[str]) -> None:
+        self._table, self._columns = table, tuple(columns)
+        self._prefix = f"part-{batch_id:010d}-{partition:05d}"
+        self._open: dict[tuple[str | None, ...], tuple[str, TableFile, files.ParquetFile]] = {}
+
+    def write(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Add results."""
+        table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+        for values, portion in split_by_values(table, self._columns):
+            if values not in self._open:
+                name = f"{self._prefix}-{uuid.uuid4().hex}.parquet"
+                file = self._table.new_file(name)
+                self._open[values] = name, file, files.ParquetFile(file.path, _COMPRESSION)
+            self._open[values][-1].write(portion)
+
+    def close(self) -> str:
+        """Complete the files; gives a description of them as JSON, which `read_part` reads."""
+        found = []
+        for values, (name, file, rows) in self._open.items():
+            rows.close()
+            described = dict(zip(self._columns, values, strict=True))
+            found.append([name, file.path.stat().st_size, described, _statistics(file.path)])
+            file.finish()
+        return json.dumps(found)
+
+    def abort(self) -> None:
+        """Delete what is there."""
+        for _, file, rows in self._open.values():
+            rows.abort()
+            file.drop()
+
+
+def read_part(name: str) -> list[DeltaFile]:
+    """The files of a part, from what closing it gave."""
+    return [DeltaFile(*one) for one in json.loads(name)]
+
+
+def split_by_values(
+    table: pa.Table, columns: Sequence[str]
+) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
+    """The rows of each combination of values of some columns, without these, and the values as Delta writes them."""
+    if not table.num_rows:
+        return
+    if not columns:
+        yield (), table
+        return
+    codes = np.zeros(table.num_rows, dtype=np.int64)
+    for name in columns:
+        column = table[name].combine_chunks().dictionary_encode(null_encoding="encode")
+        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        codes = codes * len(column.dictionary) + column.indices.to_numpy(zero_copy_only=False)
+        codes = np.unique(codes, return_inverse=True)[1]
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    sorted_rows = table.take(pa.array(order))
+    rest = sorted_rows.drop_columns(list(columns))
+    for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+        values = tuple(_partition_value(sorted_rows[name][int(start)]) for name in columns)
+        yield values, rest.slice(start, end - start)
+
+
+def _partition_value(value: pa.Scalar) -> str | None:
+    """A value as the log of a Delta table writes it; an empty text is NULL there."""
+    if not value.is_valid:
+        return None
+    return str(pc.cast(value, pa.string()).as_py()) or None
+
+
+def _statistics(path: Path) -> str:
+    """The number of rows of a file, and of each column the number of NULLs and the bounds, where they are exact."""
+    footer = pq.read_metadata(path)
+    least: dict[str, Any] = {}
+    most: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for column, name in enumerate(footer.schema.to_arrow_schema().names):
+        found = [footer.row_group(group).column(column).statistics for group in range(footer.num_row_groups)]
+        if all(one is not None and one.has_null_count for one in found):
+            nulls[name] = sum(one.null_count for one in found)
+        bounds = [(one.min, one.max) for one in found if one is not None and one.has_min_max]
+        if len(bounds) == len(found) and all(_is_exact(value) for pair in bounds for value in pair):
+            least[name] = _as_json(min(low for low, _ in bounds))
+            most[name] = _as_json(max(high for _, high in bounds))
+    counted = {"numRecords": footer.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
+    return json.dumps(counted)
+
+
+def _is_exact(value: object) -> bool:
+    """Whether a bound in a Parquet footer is a value of the column: texts may be cut off, and NaN has no order."""
+    return isinstance(value, (int, date)) and not isinstance(value, bool)
+
+
+def _as_json(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return value.isoformat() if isinstance(value, date) else value

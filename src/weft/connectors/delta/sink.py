@@ -1,0 +1,262 @@
+"""Results as a Delta table, written without Java by delta-rs.
+
+Guarantees: a batch is one transaction of the table, so a reader sees all of it or nothing. The transaction carries the
+checkpoint's identity and the batch's number (Delta's `txn` action); a batch whose number the table already has is not
+added again, so every result is there once, whatever crashed before. The numbers of a checkpoint's batches only grow,
+also when a query stops and another takes its name or its table: what a later query adds is never taken for a replay.
+
+Tasks write files into the table's directory, where readers do not see them before the transaction names them. Files of
+attempts that were lost stay unseen until the table is vacuumed, as with every writer of Delta tables. In an object
+store the same holds: a transaction is an object that is put if absent, so of two writers one wins, without a lock.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from weft.connectors.delta.checks import check_partition_columns, check_table
+from weft.connectors.delta.files import DeltaFile, DeltaPart, read_part
+from weft.connectors.delta.places import DeltaPlace, place_at
+from weft.connectors.files.object_upload import NamedPart
+from weft.connectors.libraries import check_columns, load_extra
+from weft.connectors.replays import Replays
+from weft.connectors.rows import as_table
+from weft.errors import SinkError, StateError
+from weft.logical.arguments import checked
+from weft.ports.sink import Rows
+from weft.storage.objects import delta_reason
+from weft.storage.paths import local_path
+from weft.storage.uris import is_object_uri, normal_place
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+__all__ = ["DeltaSink", "to_delta"]
+
+_LOG = logging.getLogger("weft")
+_FILES_TO_COMPACT = 32  # files that were added since the last compaction
+
+
+@dataclass(slots=True)
+class DeltaSink:
+    """A Delta table on storage that driver and tasks reach under the same path, or by the same URI."""
+
+    path: Path | str
+    partition_by: tuple[str, ...] = ()
+    compact: bool = False
+    _application: str = field(default="", compare=False)  # who adds the batches, in Delta's words
+    _schema: pa.Schema | None = field(default=None, compare=False)
+    _files_added: int = field(default=0, compare=False)
+    _replays: Replays = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._replays = Replays("to_delta", str(self.path))
+
+    @property
+    def exactly_once(self) -> bool:
+        """True: a batch that the table has is not added again."""
+        return True
+
+    def open(self, schema: pa.Schema, owner: str | None = None) -> None:
+        """Make the table, or refuse results that do not fit the one that is there."""
+        check_columns("to_delta", schema, self.partition_by)
+        check_partition_columns(schema, self.partition_by)
+        self._application = f"weft-{owner or uuid.uuid4().hex}"
+        self._schema = schema
+        with self._naming("opened"):
+            self._place.prepare()
+            if self._is_there():
+                self._table()
+            self._make(schema)
+
+    @property
+    def _place(self) -> DeltaPlace:
+        return place_at(self.path)
+
+    def _is_there(self) -> bool:
+        place = self._place
+        return bool(_module().DeltaTable.is_deltatable(place.uri, storage_options=place.options))
+
+    @contextmanager
+    def _naming(self, what: str) -> Iterator[None]:
+        """Turn errors of the file system and of delta-rs into errors that say what was done to which table."""
+        try:
+            yield
+        except OSError as error:
+            raise SinkError(
+                f"to_delta: {self.path} cannot be {what}: {delta_reason(error.strerror or error)}",
+                hint="see to it that there is room, that the place answers, and that this user may write",
+            ) from error
+        except _module().exceptions.DeltaError as error:
+            raise SinkError(
+                f"to_delta: {self.path} cannot be {what}: {delta_reason(error)}",
+                hint="look at what others do to the table; a batch is in it as a whole or not at all",
+            ) from error
+        except StateError as error:  # of an object store
+            message = f"to_delta: {self.path} cannot be {what}: {error.message}"
+            raise SinkError(message, hint=error.hint) from error
+
+    def _make(self, schema: pa.Schema) -> None:
+        """Make the table unless it is there, and try whether files can be written."""
+        place = self._place
+        if not self._is_there():
+            if not place.is_empty():
+                raise SinkError(
+                    f"to_delta: {self.path} is not empty, and not a Delta table",
+                    hint="write to a directory of its own",
+                )
+            _module().DeltaTable.create(
+                place.uri,
+                schema,
+                mode="ignore",
+                partition_by=list(self.partition_by),
+                storage_options=place.options,
+            )
+        place.try_writing()
+
+    def _table(self) -> DeltaTable:
+        """The table as it is now; refused if results do not fit it, or do no longer."""
+        place = self._place
+        table: DeltaTable = _module().DeltaTable(place.uri, storage_options=place.options)
+        if self._schema is not None:
+            check_table(self.path, table, self._schema, self.partition_by)
+        return table
+
+    def recover(self, last_committed: int) -> None:
+        """Batches that the checkpoint cannot have made are an error."""
+        with self._naming("read"):
+            self._replays.recover(last_committed, self._last_batch(self._table()))
+
+    def _last_batch(self, table: DeltaTable) -> int:
+        """The last batch of this checkpoint's that the table has; -1 without one."""
+        found = table.transaction_version(self._application)
+        return -1 if found is None else found
+
+    def last_batch(self) -> int:
+        """The last batch of this checkpoint's that the table has; -1 without one."""
+        with self._naming("read"):
+            return self._last_batch(self._table())
+
+    def begin(self, batch_id: int) -> None:
+        """Nothing is to be prepared: files of earlier attempts are in nobody's way."""
+
+    def commit(self, batch_id: int, rows: Rows) -> None:
+        """Add the rows as one file for each partition of the table."""
+        name = self.write_part(batch_id, 0, as_table(rows, self._schema))
+        self.commit_parts(batch_id, [name])
+
+    def write_part(self, batch_id: int, partition: int, rows: Rows) -> str:
+        """Write files under names that no other attempt has; readers do not see them before `commit_parts`."""
+        return self.open_part(batch_id, partition).write_all(as_table(rows, self._schema))
+
+    def open_part(self, batch_id: int, partition: int) -> NamedPart:
+        """Begin files like those of `write_part`, to which rows are added as they are found."""
+        part = DeltaPart(self._place, batch_id, partition, self.partition_by)
+        return NamedPart(part, lambda: self._naming(f"given batch {batch_id}"))
+
+    def commit_parts(self, batch_id: int, names: Sequence[str]) -> None:
+        """Add the files to the table in one transaction, unless the table has the batch; without files, do nothing."""
+        added = [file for name in names for file in read_part(name)]
+        if not added:
+            return
+        with self._naming(f"given batch {batch_id}"):
+            table = self._table()
+            if self._replays.is_there(batch_id, self._last_batch(table)):
+                for file in added:
+                    self._place.remove(file.path)
+                return
+            self._flush(batch_id, added)
+            try:
+                self._add(table, batch_id, added)
+            except (OSError, _module().exceptions.DeltaError):
+                if not self._has_added(added):
+                    raise
+        self._files_added += len(added)
+        if self.compact and self._files_added >= _FILES_TO_COMPACT:
+            self._compact()
+
+    def _flush(self, batch_id: int, added: Sequence[DeltaFile]) -> None:
+        for file in added:
+            try:
+                self._place.flush(file.path)
+            except FileNotFoundError as error:
+                raise SinkError(
+                    f"to_delta: batch {batch_id} lacks its file {file.path}", hint="run the batch again"
+                ) from error
+
+    def _add(self, table: DeltaTable, batch_id: int, added: Sequence[DeltaFile]) -> None:
+        """Commit the transaction; delta-rs refuses it if another one has added the batch meanwhile."""
+        delta, now = _module(), int(time.time() * 1000)
+        adds = [
+            delta.transaction.AddAction(one.path, one.size, dict(one.values), now, True, one.statistics)
+            for one in added
+        ]
+        batch = delta.transaction.Transaction(self._application, batch_id)
+        table.create_write_transaction(
+            adds,
+            "append",
+            table.schema(),
+            list(self.partition_by),
+            commit_properties=delta.CommitProperties(app_transactions=[batch]),
+        )
+
+    def _has_added(self, added: Sequence[DeltaFile]) -> bool:
+        """Whether the table has these files after all: a store may have taken a transaction and its answer was lost."""
+        with suppress(OSError, SinkError, _module().exceptions.DeltaError):
+            found = pa.table(self._table().get_add_actions())["path"].to_pylist()
+            return {file.path for file in added} <= set(found)
+        return False
+
+    def _compact(self) -> None:
+        """Rewrite small files as larger ones, and delete what no version of the last days needs."""
+        self._files_added = 0
+        try:
+            table = self._table()
+            table.optimize.compact()
+            table.vacuum(dry_run=False)
+        except (OSError, _module().exceptions.DeltaError) as error:  # the results are there: it can wait
+            _LOG.warning("to_delta: %s was not compacted: %s", self.path, delta_reason(error))
+
+    def describe(self) -> dict[str, object]:
+        """What is needed to make it again."""
+        form = {"partition_by": list(self.partition_by), "compact": self.compact}
+        path = self.path if isinstance(self.path, str) else str(self.path.absolute())
+        return {"kind": "delta", "path": path, **form}
+
+
+def _module() -> Any:
+    return load_extra("deltalake", "to_delta", "delta")
+
+
+@checked(SinkError)
+def to_delta(path: str | Path, *, partition_by: str | Sequence[str] = (), compact: bool = False) -> DeltaSink:
+    """Results as a Delta table, each exactly once; `pip install "weft[delta]"`.
+
+    The table is in a directory, or in an object store, as in "s3://bucket/lake/trolls" (`weft[delta,objects]`).
+    It is made if it is not there. With ``compact``, small files are rewritten as larger ones now and then, and
+    files that no version of the last seven days needs are deleted.
+
+    >>> to_delta("/lake/trolls", partition_by="country").partition_by
+    ('country',)
+    """
+    if not str(path).strip():
+        raise SinkError("to_delta: the path is empty")
+    columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    if is_object_uri(path):
+        return DeltaSink(normal_place(path), columns, compact)
+    local = local_path(path)
+    if local is None:
+        raise SinkError(
+            f"to_delta: {path} is neither a path of this machine's file system nor in an object store",
+            hint="mount it, use s3://bucket/folder, or write with foreach_batch",
+        )
+    return DeltaSink(local, columns, compact)

@@ -1,0 +1,1 @@
+"""The results of a query as the tuples of a stream."""

@@ -1,0 +1,1 @@
+"""Streaming DataFrames of Spark as streams."""

@@ -1,0 +1,1 @@
+"""Tables in memory as streams, and results in the memory of the driver."""

@@ -1,0 +1,121 @@
+"""Results in the driver's memory.
+
+Guarantees: `results` is what was committed, each batch once and in the order of the batches, however often a batch
+was replayed in this process. Nothing outlives the process. Safe to read while a query runs. Results of more bytes than
+the limit are refused, with those of their batch, and their query stops; what was there before stays. Large results of a
+batch are mapped from files of the batch rather than read, but count like others.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from weft.bucket.memory_limits import bytes_of, machine_memory
+from weft.connectors.rows import as_table
+from weft.errors import ResultLimitError, SinkError
+from weft.logical.arguments import checked
+from weft.ports.sink import Rows
+
+if TYPE_CHECKING:
+    from weft.ports.punctuation import Punctuations
+
+__all__ = ["MemorySink", "to_memory"]
+
+
+class MemorySink:
+    """Results kept as Arrow tables."""
+
+    exactly_once = True
+
+    def __init__(self, limit: int | None = None) -> None:
+        if limit is not None and limit < 1:
+            raise SinkError(f"to_memory: no results fit into {limit:,} bytes", hint="give 1 byte or more")
+        self._given = limit
+        self.limit = machine_memory() // 2 if limit is None else limit
+        self._schema: pa.Schema | None = None
+        self._tables: dict[int, pa.Table] = {}
+        self._bytes = 0  # of all tables
+        self._punctuations: dict[int, Punctuations] = {}
+        self._lock = threading.Lock()
+
+    def open(self, schema: pa.Schema, owner: str | None = None) -> None:  # noqa: ARG002
+        """Learn what an empty result looks like."""
+        if self._schema is not None and not self._schema.equals(schema):
+            raise SinkError(
+                "to_memory: this sink already holds other columns", hint="make one sink for each query"
+            )
+        self._schema = schema
+
+    def recover(self, last_committed: int) -> None:
+        """Forget batches that will come again."""
+        with self._lock:
+            self._tables = {batch: table for batch, table in self._tables.items() if batch <= last_committed}
+            self._bytes = sum(table.nbytes for table in self._tables.values())
+            self._punctuations = {n: one for n, one in self._punctuations.items() if n <= last_committed}
+
+    def begin(self, batch_id: int) -> None:
+        """Nothing to prepare."""
+
+    def commit(self, batch_id: int, rows: Rows) -> None:
+        """Keep the rows of a batch."""
+        table = as_table(rows, self._schema)
+        with self._lock:
+            replaced = self._tables.get(batch_id)
+            size = self._bytes - (0 if replaced is None else replaced.nbytes) + table.nbytes
+            if table.num_rows and size > self.limit:
+                raise ResultLimitError(
+                    f"to_memory: with batch {batch_id}, results have {size:,} bytes, and the limit is {self.limit:,}",
+                    hint='write them with to_parquet, keep the last ones with to_recent, or give limit="…"',
+                )
+            self._tables[batch_id], self._bytes = table, size
+
+    def commit_ordered(self, batch_id: int, rows: Rows, punctuations: Punctuations) -> None:
+        """Keep the rows of a batch, and up to where they are complete."""
+        self.commit(batch_id, rows)
+        with self._lock:
+            self._punctuations[batch_id] = punctuations
+
+    def describe(self) -> dict[str, object]:
+        """What is needed to make it again, empty."""
+        return {"kind": "memory"} if self._given is None else {"kind": "memory", "limit": self._given}
+
+    def results(self) -> pa.Table:
+        """All rows so far."""
+        with self._lock:
+            tables = [self._tables[batch] for batch in sorted(self._tables)]
+        return pa.concat_tables(tables) if tables else self._nothing()
+
+    def results_of(self, batch_id: int) -> pa.Table:
+        """The rows of a batch; none if it gave none."""
+        with self._lock:
+            table = self._tables.get(batch_id)
+        return self._nothing() if table is None else table
+
+    def _nothing(self) -> pa.Table:
+        return pa.table({}) if self._schema is None else self._schema.empty_table()
+
+    def punctuations(self) -> Punctuations:
+        """Up to where ordered results are complete: what was said with each batch."""
+        from weft.ports.punctuation import (
+            Punctuations,  # which a session that only plans need not load
+        )
+
+        with self._lock:
+            return Punctuations.joined(self._punctuations[batch] for batch in sorted(self._punctuations))
+
+
+@checked(SinkError)
+def to_memory(limit: str | int | None = None) -> MemorySink:
+    """Results in memory, for `results()`: at most so many bytes, by default half of what the machine has.
+
+    A query with more is stopped, and says so; `to_recent` keeps the last results of any number.
+
+    >>> to_memory().results().num_rows
+    0
+    >>> to_memory(limit="2 GB").limit
+    2147483648
+    """
+    return MemorySink(None if limit is None else bytes_of(limit, "limit of to_memory"))

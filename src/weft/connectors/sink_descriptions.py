@@ -1,0 +1,131 @@
+"""Sinks as plain data, so that a query that was added to a running session is there again after a crash.
+
+Guarantees: from what `describe_sink` gives, `make_sink` makes a sink like the first; a sink that calls a function of
+the user's has no description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from weft.connectors.console import to_console
+from weft.connectors.delta.sink import DeltaSink
+from weft.connectors.derived.sink import DerivedSink
+from weft.connectors.files.parquet_objects import ObjectParquetSink
+from weft.connectors.files.parquet_sink import ParquetSink
+from weft.connectors.iceberg.sink import to_iceberg
+from weft.connectors.kafka.sink import kafka_sink
+from weft.connectors.memory.count import to_count
+from weft.connectors.memory.recent import to_recent
+from weft.connectors.memory.sink import to_memory
+from weft.connectors.postgres.sink import to_postgres
+from weft.errors import SinkError
+from weft.logical.query.ordering import Ordering
+from weft.ports.sink import Sink
+from weft.storage.uris import is_object_uri
+
+__all__ = ["describe_sink", "make_sink", "place_of", "portable_description", "same_place", "sink_for"]
+
+
+Description: TypeAlias = "dict[str, object]"
+
+
+@runtime_checkable
+class DescribedSink(Protocol):
+    """A sink that can be made again from plain data."""
+
+    def describe(self) -> Mapping[str, object]:
+        """Its kind, and what `make_sink` needs to make it again."""
+
+
+@runtime_checkable
+class OrderableSink(Protocol):
+    """A sink that writes ordered results in another way than unordered ones."""
+
+    def in_order(self) -> Sink:
+        """The sink for results that leave in an order."""
+
+
+def describe_sink(sink: Sink) -> Description | None:
+    """What is needed to make a sink again; None if it cannot be made again."""
+    return dict(sink.describe()) if isinstance(sink, DescribedSink) else None
+
+
+def portable_description(sink: Sink) -> Description | None:
+    """What a task needs to make a sink again; None if it has no description, or is of a user's own class."""
+    found = describe_sink(sink)
+    return found if found is not None and type(make_sink(found)) is type(sink) else None
+
+
+def same_place(one: Sink, other: Sink) -> bool:
+    """Whether two sinks would write to the same place."""
+    if one is other:
+        return True
+    places = [_place(describe_sink(sink) or {}) for sink in (one, other)]
+    return None not in places and places[0] == places[1]
+
+
+def _place(description: Mapping[str, object]) -> object:
+    """What two descriptions of one directory or one table have in common; None if results go to no such place."""
+    if "path" in description:
+        path = str(description["path"])
+        return path if is_object_uri(path) else Path(path).resolve()
+    if "table" in description:
+        tabled = {name: one for name, one in description.items() if name != "key"}
+        return sorted((name, str(one)) for name, one in tabled.items())
+    return None
+
+
+def place_of(sink: Sink) -> str | None:
+    """Where people find the results, without a secret; None if they are nowhere when the session has ended.
+
+    >>> place_of(to_postgres("env:WAREHOUSE", "sales.trolls"))
+    'table sales.trolls at env:WAREHOUSE'
+    """
+    match describe_sink(sink):
+        case {"kind": "parquet" | "delta", "path": path}:
+            return str(path)
+        case {"table": table, "connection": connection}:
+            return f"table {table} at {connection}"
+        case {"kind": "kafka", "topic": topic, "servers": servers}:
+            return f"topic {topic} at {servers}"
+    return None
+
+
+def sink_for(sink: Sink | None, ordering: Ordering | None) -> Sink | None:
+    """The sink to write results to, given the order in which they leave; None stays None."""
+    return sink.in_order() if ordering is not None and isinstance(sink, OrderableSink) else sink
+
+
+def make_sink(description: Mapping[str, Any]) -> Sink:
+    """The sink that a description stands for; what was in memory is gone."""
+    match description["kind"]:
+        case "parquet":
+            form = (description["compression"], description["batch_column"], description["digits"])
+            if is_object_uri(description["path"]):
+                return ObjectParquetSink(description["path"], *form)
+            return ParquetSink(Path(description["path"]), *form)
+        case "delta":
+            columns, path = tuple(description["partition_by"]), description["path"]
+            return DeltaSink(path if is_object_uri(path) else Path(path), columns, description["compact"])
+        case "postgres":
+            return to_postgres(description["connection"], description["table"], key=description["key"])
+        case "iceberg":
+            return to_iceberg(description["properties"] or description["connection"], description["table"])
+        case "memory":
+            return to_memory(description.get("limit"))
+        case "recent":
+            return to_recent(description["rows"], description["bytes"])
+        case "count":
+            return to_count()
+        case "console":
+            return to_console(rows=description["rows"])
+        case "kafka":
+            return kafka_sink(description)
+        case "derived":
+            return DerivedSink(description["place"], description["event_time"])
+    raise SinkError(
+        f"there is no sink of the kind {description['kind']!r}", hint="was it of another version?"
+    )

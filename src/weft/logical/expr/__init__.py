@@ -1,0 +1,1 @@
+"""Expressions: columns, constants, functions, their types, and what can be inferred from conditions."""

@@ -1,0 +1,114 @@
+"""What an expression can be where some inputs have no tuple, and all their columns are NULL.
+
+Guarantees: `rejects_null` says yes only where the expression cannot be true then, whatever the other columns are; where
+it does not know, it says no.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import product
+
+from weft.logical.expr.expression import BOOLEAN, Call, Column, Expr, Literal
+
+__all__ = ["is_null_without", "rejects_null"]
+
+# What an expression can be: true, false or NULL if it is a condition, else NULL or a value, which stands for the rest.
+Outcomes = frozenset[str]
+_TRUE, _FALSE, _NULL, _VALUE = (frozenset({name}) for name in ("true", "false", "null", "value"))
+_CONDITION = _TRUE | _FALSE | _NULL
+_ANYTHING = _VALUE | _NULL
+
+# Functions that are NULL if an argument is; some of them may be NULL otherwise, too.
+_STRICT = frozenset(
+    re.findall(
+        r"\S+",
+        """
+        = <> < <= like + - * / % neg cast abs ceil floor sign round exp ln sqrt power lower upper trim ltrim
+        rtrim reverse concat replace substring length startswith endswith contains levenshtein year month day
+        hour minute second add_months unix_micros
+        """,
+    )
+)
+
+
+def rejects_null(expr: Expr, missing: frozenset[str]) -> bool:
+    """Whether a condition cannot be true where these inputs have no tuple."""
+    return "true" not in _outcomes(expr, missing)
+
+
+def is_null_without(expr: Expr, missing: frozenset[str]) -> bool:
+    """Whether an expression is NULL for sure where these inputs have no tuple."""
+    return _outcomes(expr, missing) == _NULL
+
+
+def _outcomes(expr: Expr, missing: frozenset[str]) -> Outcomes:
+    if isinstance(expr, Column):
+        return _NULL if expr.alias in missing else _any(expr)
+    if isinstance(expr, Literal):
+        return _constant(expr)
+    args = [_outcomes(arg, missing) for arg in expr.args]
+    match expr.function:
+        case "and" | "or":
+            return _connective(expr.function, args)
+        case "not":
+            return _negated(args[0])
+        case "is null":
+            return (_TRUE if "null" in args[0] else frozenset()) | (
+                _FALSE if args[0] - _NULL else frozenset()
+            )
+        case "case":
+            return _case(args)
+        case "coalesce" | "greatest" | "least":
+            return _first(expr, args)
+        case "in" | "nullif":
+            return _NULL if args[0] == _NULL else _any(expr)
+    strict = expr.function in _STRICT and _NULL in args
+    return _NULL if strict else _any(expr)
+
+
+def _any(expr: Expr) -> Outcomes:
+    return _CONDITION if expr.type == BOOLEAN else _ANYTHING
+
+
+def _constant(literal: Literal) -> Outcomes:
+    if literal.value is None:
+        return _NULL
+    if isinstance(literal.value, bool):
+        return _TRUE if literal.value else _FALSE
+    return _VALUE
+
+
+def _connective(function: str, args: Sequence[Outcomes]) -> Outcomes:
+    """AND and OR over all combinations of what their operands can be, two by two."""
+    absorbing, neutral = ("false", "true") if function == "and" else ("true", "false")
+    found, *rest = args
+    for other in rest:
+        pairs = product(found, other)
+        found = frozenset(
+            absorbing if absorbing in pair else "null" if "null" in pair else neutral for pair in pairs
+        )
+    return found
+
+
+def _negated(operand: Outcomes) -> Outcomes:
+    return frozenset({"true": "false", "false": "true"}.get(outcome, outcome) for outcome in operand)
+
+
+def _case(args: Sequence[Outcomes]) -> Outcomes:
+    """The results of all branches that can be taken."""
+    found: Outcomes = frozenset()
+    for when, then in zip(args[:-1:2], args[1::2], strict=True):
+        if "true" in when:
+            found |= then
+        if when == _TRUE:
+            return found
+    return found | args[-1]
+
+
+def _first(expr: Call, args: Sequence[Outcomes]) -> Outcomes:
+    """COALESCE and what skips NULLs as it does: NULL only if all arguments are."""
+    if all(arg == _NULL for arg in args):
+        return _NULL
+    return _any(expr) if all("null" in arg for arg in args) else _any(expr) - _NULL

@@ -1,0 +1,1 @@
+"""Queries as inputs of queries, and how they become one n-way join."""

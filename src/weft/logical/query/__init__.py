@@ -1,0 +1,1 @@
+"""A query as a value: its inputs, windows, keys, tree of joins, order and limits."""

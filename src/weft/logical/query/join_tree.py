@@ -1,0 +1,104 @@
+"""The tree of joins of a query that has outer ones.
+
+Guarantees: every ON mentions only inputs that its join brings together. A join without predicates is one ON TRUE: every
+pair of rows inside each other's windows matches. A semi or an anti join only asks whether there is a partner, so the
+joins above it cannot name the inputs on its right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from weft.errors import QueryError
+from weft.logical.expr.conditions import sort_predicates, terms_of
+from weft.logical.expr.expression import Expr, aliases, all_of, rename, to_sql
+
+__all__ = ["ASOF", "TESTS", "Join"]
+
+# The joins that only test whether there is a partner.
+TESTS = ("semi", "anti")
+
+# The joins with the latest version; the second keeps rows for which there is none.
+ASOF = ("asof", "asof left")
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A written join, kept as written because an outer join's place matters; a leaf is an alias.
+
+    ``on`` are the predicates of this join alone, in normal form once `make_query` has seen them; none where every pair
+    matches.
+    """
+
+    kind: str
+    left: Join | str
+    right: Join | str
+    on: tuple[Expr, ...]
+
+    KINDS = ("inner", "left", "right", "full", *TESTS, *ASOF)
+
+    def __post_init__(self) -> None:
+        if self.kind not in self.KINDS:
+            raise QueryError(f"unknown join {self.kind!r}")
+        seen = {*_visible(self.left), *_visible(self.right)}
+        for expr in self.on:
+            if not aliases(expr) <= seen:
+                raise QueryError(
+                    f"ON {expr} mentions {min(aliases(expr) - seen)}, which is not to be seen there"
+                )
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The inputs below, as written."""
+        sides = (self.left, self.right)
+        return tuple(name for side in sides for name in (side.aliases if isinstance(side, Join) else (side,)))
+
+    @property
+    def visible(self) -> tuple[str, ...]:
+        """The inputs below whose columns the join gives, as written."""
+        right = () if self.kind in TESTS else _visible(self.right)
+        return (*_visible(self.left), *right)
+
+    @property
+    def conditions(self) -> tuple[Expr, ...]:
+        """The predicates of this join and of all below."""
+        below = (side.conditions for side in (self.left, self.right) if isinstance(side, Join))
+        return (*self.on, *(expr for exprs in below for expr in exprs))
+
+    @property
+    def edges(self) -> tuple[frozenset[str], ...]:
+        """The sets of inputs that ON connects; the two sides of a join with ON are connected whatever it says."""
+        below = [edge for side in (self.left, self.right) if isinstance(side, Join) for edge in side.edges]
+        across = [frozenset((self.aliases[0], self.aliases[-1]))] if self.on else []
+        return (*below, *across, *(aliases(expr) for expr in self.on))
+
+    def normal(self) -> Join:
+        """The join with each ON taken apart, sorted and without repetition."""
+        left, right = (side.normal() if isinstance(side, Join) else side for side in (self.left, self.right))
+        return Join(self.kind, left, right, sort_predicates(terms_of(self.on, "nothing is joined")))
+
+    def renamed(self, names: Mapping[str, str]) -> Join:
+        """The join with other aliases."""
+        left, right = (
+            side.renamed(names) if isinstance(side, Join) else names.get(side, side)
+            for side in (self.left, self.right)
+        )
+        return Join(self.kind, left, right, tuple(rename(expr, names) for expr in self.on))
+
+    def to_sql(self, inputs: Mapping[str, str]) -> str:
+        """The join as it stands after FROM, given how each input is written there."""
+        left, right = (
+            side.to_sql(inputs) if isinstance(side, Join) else inputs[side]
+            for side in (self.left, self.right)
+        )
+        word = {"inner": "JOIN" if self.on else "CROSS JOIN"}
+        word |= {kind: f"{kind.upper()} JOIN" for kind in (*TESTS, *ASOF)}
+        kind = word.get(self.kind, f"{self.kind.upper()} OUTER JOIN")
+        nested = f"({right})" if isinstance(self.right, Join) else right
+        on = f" ON {to_sql(all_of(self.on))}" if self.on or self.kind != "inner" else ""
+        return f"{left} {kind} {nested}{on}"
+
+
+def _visible(side: Join | str) -> tuple[str, ...]:
+    return side.visible if isinstance(side, Join) else (side,)

@@ -1,0 +1,1 @@
+"""What users hold: a session parses, binds, plans and runs queries."""

@@ -1,0 +1,184 @@
+"""What queries can name: a session's streams, tables and functions, and what is known of predicates over them.
+
+Guarantees: what is refused leaves the session as it was. No stream or table has the name of a query that has not
+stopped, so that a name in FROM means one thing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import CatalogError, ConfigError
+from weft.logical.arguments import checked
+from weft.logical.catalog import Catalog
+from weft.logical.moments import moment_of, shown_time
+from weft.logical.schema import AHEAD, Stream
+from weft.session.function_registration import pack_function, with_expectations
+from weft.session.registry import Registered
+from weft.session.settings import Settings
+from weft.session.validation import check, stream_of, table_of, with_counted_rows, with_selectivity
+from weft.stats.statistics import Statistics
+from weft.storage.places import storage_at
+
+if TYPE_CHECKING:  # only running needs kernels
+    from weft.runtime.loop.handle import Running
+    from weft.session.validation import StreamSource, TableLike
+
+__all__ = ["SessionRelations"]
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class SessionRelations:
+    """The part of a session that registers what queries can name; ``_current_run`` is None while nothing runs."""
+
+    catalog: Catalog
+    statistics: Statistics
+    _registered: Registered
+    _settings: Settings
+    _current_run: Running | None
+    _last_run: Running | None
+
+    @checked(CatalogError)
+    def stream(
+        self,
+        name: str,
+        source: StreamSource,
+        *,
+        event_time: str | None = None,
+        lateness: timedelta | str = timedelta(0),
+        late: str = "drop",
+        idle_after: timedelta | str | None = None,
+        ahead: timedelta | str | None = AHEAD,
+    ) -> None:
+        """Register a stream that queries can name.
+
+        ``source`` is what it is read from (`weft.files`, `weft.rate`, any streaming DataFrame) or, to plan only, its
+        schema. Tuples more than ``lateness`` behind the newest of earlier batches are late: they are dropped, or
+        joined with what is still there. A stream silent for longer than ``idle_after`` does not hold others back.
+        A record whose event time is more than ``ahead`` after the clock is set aside as a dead letter, so that it moves
+        no watermark; None permits any time, as replays of simulated time need it.
+        """
+        stream, readable = stream_of(name, source, event_time, lateness, late, idle_after, ahead)
+        catalog = self._with_stream(stream)
+        if readable is not None and self._current_run is not None:
+            self._current_run.loop.add_stream(stream, readable)
+        self.catalog = catalog
+        if readable is not None:
+            self._registered.sources[name] = readable
+
+    @checked(CatalogError)
+    def remove_stream(self, name: str) -> None:
+        """Read a stream no longer, which no query may read any more; its name stays taken in this checkpoint."""
+        stream = self.catalog.stream(name)
+        self._registered.check_unread(stream.name, self._stopped())
+        self.catalog = self.catalog.remove(stream.name)
+        self._registered.sources.pop(stream.name, None)
+        self._registered.tables.pop(stream.name, None)
+        if self._current_run is not None:
+            self._current_run.loop.remove_stream(stream.name)
+
+    def reset_watermark(self, stream: str, *, to: datetime | str) -> None:
+        """Set the watermark of a stream that a record with a wrong time has moved, from the next batch on.
+
+        ``to`` is a datetime or a text, in UTC if it has no zone. Rows from then on are on time again; what has been
+        dropped or evicted does not come back. A session that is not running does it to its checkpoint, for the next
+        start.
+        """
+        check(stream, str, CatalogError, "a stream's name", "use a text")
+        moment, known = moment_of(to, "to"), self.catalog.stream(stream)
+        if known.ahead is not None and moment > (latest := _now() + known.ahead // _MICROSECOND):
+            raise CatalogError(
+                f"stream {stream}: its watermark cannot be {shown_time(moment)}, which is ahead of the clock",
+                hint=f"name a time up to {shown_time(latest)}, or register the stream with a longer ahead=",
+            )
+        if self._current_run is not None:
+            self._current_run.loop.resets.ask(known.name, moment)
+            return
+        if self._settings.checkpoint is None:
+            raise ConfigError("the session has no checkpoint", hint="a new session begins without watermarks")
+        from weft.runtime.loop.watermark_resets import reset_stopped  # planning needs no kernels
+
+        reset_stopped(storage_at(str(self._settings.checkpoint)), known.name, moment)
+
+    @checked(CatalogError)
+    def table(self, name: str, source: TableLike, *, refresh: timedelta | str | None = None) -> None:
+        """Register a table that queries can name: its rows are looked up by tuples of streams, and start no results.
+
+        ``source`` is `weft.files`, `weft.delta`, a DataFrame that is no stream, a `pyarrow.Table` or, to plan only, its
+        schema. It is read when the session starts and then looked at again as often as ``refresh`` says; another
+        version is taken up between two batches, as a whole.
+        """
+        stream, given = table_of(name, source, refresh)
+        catalog = self._with_stream(stream)
+        if given is not None and self._current_run is not None:
+            self._current_run.loop.add_table(stream, given)
+        self.catalog = catalog
+        if given is not None:
+            self._registered.tables[name] = given
+            self.statistics = with_counted_rows(self.statistics, name, given.reader)
+
+    def function(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        returns: str,
+        selectivity: float | None = None,
+        cost: float | None = None,
+    ) -> None:
+        """Register a function that queries can call: in conditions, and in what they give.
+
+        It takes one Arrow array per argument, NULLs included, and gives one of the same length and of the type
+        ``returns``. It must be deterministic: how often it is called is up to the plan. If it fails, the queries that
+        call it stop. ``selectivity`` and ``cost``, in seconds per row, are what is expected until it is measured.
+
+        >>> import pyarrow.compute as pc, weft
+        >>> session = weft.Session()
+        >>> session.stream("a", "x double")
+        >>> session.function("large", lambda x: pc.greater(x, 10), returns="boolean", selectivity=0.1)
+        >>> print(session.parse("SELECT a.x FROM a WHERE large(a.x)"))
+        SELECT a.x AS x FROM a WHERE LARGE(a.x)
+        """
+        packed = pack_function(name, function, returns)
+        catalog = self.catalog.define(packed.declared)
+        self.statistics = with_expectations(self.statistics, packed.declared, selectivity, cost)
+        self.catalog, self._registered.functions[packed.declared.name] = catalog, packed
+
+    def selectivity(self, predicate: str, value: float) -> None:
+        """Say what part of all pairs, or of a stream's tuples, a predicate lets through.
+
+        The predicate is over the streams' own names and may be spelled in any way; it holds for all queries planned
+        from now on, and replaces what was said of it before. Of several conditions (``BETWEEN``) each gets a part.
+
+        >>> import weft
+        >>> session = weft.Session()
+        >>> session.stream("a", "k long")
+        >>> session.stream("b", "k long")
+        >>> session.selectivity("b.k = a.k", 0.5)
+        >>> session.statistics.selectivities
+        {'a.k = b.k': 0.5}
+        """
+        self.statistics = with_selectivity(self.statistics, self.catalog, predicate, value)
+
+    def _with_stream(self, stream: Stream) -> Catalog:
+        """The catalog with one more stream or table, whose name no query has."""
+        if self._catalog_with_queries().find_query(stream.name) is not None:
+            raise CatalogError(f"there is already a query {stream.name!r}", hint="choose another name")
+        self._registered.check_undefined(stream.name)
+        return self.catalog.add(stream)
+
+    def _catalog_with_queries(self) -> Catalog:
+        """The streams and functions, and the queries that have not stopped, which others can name."""
+        return self.catalog.with_queries(self._registered.definitions(self._stopped()))
+
+    def _stopped(self) -> Collection[str]:
+        return self._last_run.loop.decider.stopped() if self._last_run is not None else ()
+
+
+def _now() -> int:
+    """The time, in microseconds since 1970."""
+    return time.time_ns() // 1000
