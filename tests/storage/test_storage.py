@@ -10,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.shares import seeds
+from tests.shares import examples, seeds
 from tests.storage import s3_server
 from weft.errors import ConfigError, StateError
 from weft.runtime.log.checkpoint import Checkpoint
@@ -179,6 +181,22 @@ def test_a_store_that_cannot_be_used_is_refused(s3: str, monkeypatch: pytest.Mon
     _store.cache_clear()
     with pytest.raises(ConfigError, match="cannot be reached"):
         ObjectStorage(s3).check()
+
+
+@examples(200)
+@given(
+    milliseconds=st.floats(0.1, 9_000, allow_nan=False),
+    bucket=st.sampled_from(["weft", "weft-token", "metadata", "credentials", "b401", "403"]),
+    name=st.sampled_from(["ck", "403", "401/token", "metadata/ck"]),
+)
+def test_neither_names_nor_times_are_taken_for_reasons(milliseconds: float, bucket: str, name: str) -> None:
+    """A store that does not answer in 403 ms, or a bucket of tokens, would be said to deny access."""
+    request = f"GET http://127.0.0.1:9/{bucket}?list-type=2&prefix={name} in {milliseconds}ms"
+    text = (
+        f"Generic S3 error: Error performing {request}, after 2 retries - HTTP error: error sending request"
+    )
+    refusal = ObjectStorage(f"s3://{bucket}/{name}")._refusal(RuntimeError(text))
+    assert "cannot be reached" in str(refusal)
 
 
 def test_missing_credentials_are_named(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:

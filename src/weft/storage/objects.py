@@ -198,13 +198,13 @@ class ObjectStorage:
     def _refusal(self, error: Exception) -> ConfigError:
         """What is wrong with the store, in words that say what to do."""
         text = str(error)
-        if "NoSuchBucket" in text or "404 Not Found" in text or "ContainerNotFound" in text:
+        if re.search(r"NoSuchBucket|ContainerNotFound|\b404 Not Found", text):
             return ConfigError(f"{self.uri}: there is no such bucket", hint="make it, or name another")
-        denied = (_library().exceptions.PermissionDeniedError, _library().exceptions.UnauthenticatedError)
-        if isinstance(error, denied) or "403" in text or "401" in text:
-            return ConfigError(f"{self.uri}: the store denies access", hint=_CREDENTIALS)
-        if "redential" in text or "metadata" in text or "169.254" in text or "token" in text:
+        if _lacks_credentials(text):
             return ConfigError(f"{self.uri}: there are no credentials for it", hint=_CREDENTIALS)
+        denied = (_library().exceptions.PermissionDeniedError, _library().exceptions.UnauthenticatedError)
+        if isinstance(error, denied) or re.search(r"\b(401 Unauthorized|403 Forbidden)", text):
+            return ConfigError(f"{self.uri}: the store denies access", hint=_CREDENTIALS)
         return ConfigError(f"{self.uri} cannot be reached: {_reason(error)}", hint="is its endpoint right?")
 
     @property
@@ -227,6 +227,18 @@ _CREDENTIALS = (
     "set what its tools use too: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION, "
     "GOOGLE_APPLICATION_CREDENTIALS, or AZURE_STORAGE_ACCOUNT_KEY"
 )
+
+
+# What a library asks of the machine it runs on if it was given no credentials: AWS, Google Cloud, Azure.
+_CREDENTIAL_REQUEST = re.compile(r"/latest/(?:api/token|meta-data)|/computeMetadata/|/metadata/identity/")
+    r"http://(?:169\.254\.|metadata[./])\S*"
+)  # which a library asks that was given none
+
+
+def _lacks_credentials(text: str) -> bool:
+    """Whether an error is about credentials that the library looked for; the names of places say nothing of that."""
+    said = re.sub(r"\S+://\S+", "", text.split("\n")[0])
+    return bool(_CREDENTIAL_REQUEST.search(text) or re.search("redential|token", said))
 
 
 def _reason(error: Exception) -> str:
