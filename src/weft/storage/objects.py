@@ -231,8 +231,6 @@ _CREDENTIALS = (
 
 # What a library asks of the machine it runs on if it was given no credentials: AWS, Google Cloud, Azure.
 _CREDENTIAL_REQUEST = re.compile(r"/latest/(?:api/token|meta-data)|/computeMetadata/|/metadata/identity/")
-    r"http://(?:169\.254\.|metadata[./])\S*"
-)  # which a library asks that was given none
 
 
 def _lacks_credentials(text: str) -> bool:
