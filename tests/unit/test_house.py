@@ -16,7 +16,7 @@ LINES = 450
 ARGUMENTS = 8
 
 # What users write by keyword; it becomes one value at once (`weft.session.settings`).
-PUBLIC = {"session.Session"}
+PUBLIC = {"session.session.Session"}
 
 # Ordinary words, and words of Python, Arrow and Spark, that need no entry in the glossary.
 PLAIN = frozenset((Path(__file__).parent / "plain_words.txt").read_text(encoding="utf-8").split())
@@ -63,7 +63,7 @@ def test_what_is_no_record_is_made_of_few_things() -> None:
 
 def words_of_the_data_path() -> Iterator[tuple[str, str]]:
     """The words in the names of modules and public classes that a batch passes through, and where they stand."""
-    for room in ("runtime", "ports", "storage", "bucket", "kernels", "plan", "sources", "sinks"):
+    for room in ("runtime", "ports", "storage", "bucket", "kernels", "plan", "connectors"):
         for module in sorted((CODE / room).rglob("*.py")):
             tree = ast.parse(module.read_text(encoding="utf-8"))
             classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]

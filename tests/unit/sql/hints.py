@@ -85,7 +85,7 @@ _SQL = re.compile(r"\bwrite\b|\b[A-Z]{2,}\b|\b[a-z_]+\([a-z]")
 def suggesting() -> Iterator[str]:
     """All hints of the two packages that name SQL; {} stands for what is filled in."""
     for package in (weft.sql, weft.logical):
-        for path in sorted(Path(next(iter(package.__path__))).glob("*.py")):
+        for path in sorted(Path(next(iter(package.__path__))).rglob("*.py")):
             tree = ast.parse(path.read_text(encoding="utf-8"))
             yield from (hint for hint in _hints(tree) if _SQL.search(hint))
 
