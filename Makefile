@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo java test warm check lint format types imports unit campaign faults golden fuzz bench kafka broker delta iceberg lock clean
+.PHONY: help setup demo java test warm check lint format types imports unit campaign faults golden fuzz bench kafka broker delta iceberg lock clean wheel
 
 # Java starts some twenty times in the tests, sooner with an archive of Spark's classes (docs/spark.md).
 ARCHIVE := WEFT_CLASS_ARCHIVE=1 XDG_CACHE_HOME=$(CURDIR)/$(VENV)/cache
@@ -86,11 +86,11 @@ fuzz: $(READY) ## Fuzz the SQL front end with 100,000 inputs, others each time; 
 	$(BIN)/pytest tests/unit/sql/test_fuzz.py --seed $(SEED) --scale 100
 
 kafka: $(READY) java ## Fetch a Kafka broker and a schema registry by Maven into .venv, for the tests, which start them on loopback
-	@$(BIN)/python -m weft.testing.kafka_broker fetch
+	@$(BIN)/python -m weft.service.kafka_broker fetch
 	@$(BIN)/python -m tests.kafka.registry
 
 broker: kafka ## Run the Kafka broker on loopback until Ctrl-C; it prints its address
-	@$(BIN)/python -m weft.testing.kafka_broker serve
+	@$(BIN)/python -m weft.service.kafka_broker serve
 
 delta: $(READY) # Fetch Spark's reader of Delta tables by Maven into .venv, for the tests
 	@$(BIN)/python -m tests.lakes.spark_readers fetch delta
@@ -103,6 +103,11 @@ s3: $(READY) # Install the server of moto into .venv/cache, an S3 interface on l
 
 bench: $(READY) ## List the benchmarks; run one with `.venv/bin/weft bench NAME`
 	$(BIN)/weft bench
+
+wheel: $(READY) ## Build the wheel into dist/, and say what is in it
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build -t wheel
+	@$(BIN)/python -m zipfile -l dist/*.whl | awk 'NR > 1 {size += $$NF; files++} END {printf "%d files, %.1f MB unpacked\n", files, size / 1e6}'
 
 lock: ## Pin the development dependencies anew
 	$(PYTHON) -m venv $(VENV)

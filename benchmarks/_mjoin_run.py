@@ -15,12 +15,12 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 from benchmarks._mjoin_data import STREAMS
+from tests.local_runner import LocalRunner
 
 import weft
 from weft.connectors.memory.source import TableSource
 from weft.ports.sink import Rows
 from weft.runtime.state.segments import PartitionState
-from weft.testing.local import LocalRunner
 
 __all__ = ["Batch", "Run", "run"]
 

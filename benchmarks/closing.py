@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
+from tests.local_runner import LocalRunner
 
 import weft
-from weft.testing.local import LocalRunner
 
 __all__ = ["KINDS", "Cost", "end_seconds", "main", "measure"]
 

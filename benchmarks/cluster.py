@@ -27,8 +27,7 @@ from benchmarks._joins import JOINS, KEYS, RATE
 from benchmarks._process import run_alone, say
 from rich.console import Console
 from rich.table import Table
-
-from weft.testing.spark_cluster import SparkCluster
+from tests.servers.spark_cluster import SparkCluster
 
 __all__ = ["main"]
 

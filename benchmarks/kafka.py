@@ -47,7 +47,7 @@ from weft.connectors.kafka.sink_values import json_values
 from weft.connectors.kafka.value_format import ValueFormat
 from weft.errors import ConfigError
 from weft.logical.schema import Schema
-from weft.testing.maven import cache, fetch_files
+from weft.service.maven import cache, fetch_files
 
 __all__ = ["main"]
 
@@ -68,7 +68,7 @@ def servers(given: str | None, folder: Path) -> Iterator[str]:
     if given is not None:
         yield given
         return
-    from weft.testing.kafka_broker import Broker, why_missing
+    from weft.service.kafka_broker import Broker, why_missing
 
     missing = why_missing()
     if missing is not None:

@@ -18,10 +18,10 @@ from multiprocessing import get_context
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from tests.random_cases import random_case
 
 from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.optimizer.space import Options
-from weft.testing import random_case
 
 HEURISTICS = tuple(name for name in STRATEGIES if name != "exhaustive")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import weft
+from tests.servers.spark_cluster import SparkCluster
 from tests.storage.conftest import front, s3, s3_url  # noqa: F401
-from weft.testing.spark_cluster import SparkCluster
 
 ROOT = Path(__file__).parents[2]
 

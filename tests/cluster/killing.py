@@ -18,7 +18,7 @@ from tests.recovery.cases import Case
 from tests.recovery.check import check
 from tests.recovery.moments import Moment, last_batch
 from tests.recovery.processes import Run, until
-from weft.testing.spark_cluster import SparkCluster
+from tests.servers.spark_cluster import SparkCluster
 
 __all__ = ["DECOMMISSION", "SETTINGS", "SHORT", "Struck", "last_planned"]
 

@@ -13,7 +13,7 @@ import pytest
 from tests.cluster.conftest import ROOT
 from tests.cluster.killing import SETTINGS
 from tests.recovery.processes import until
-from weft.testing.spark_cluster import SparkCluster
+from tests.servers.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.slow
 

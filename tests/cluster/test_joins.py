@@ -14,7 +14,7 @@ import pytest
 
 from tests import shares
 from tests.cluster.conftest import ROOT
-from weft.testing.spark_cluster import SparkCluster
+from tests.servers.spark_cluster import SparkCluster
 
 EXECUTIONS = ("jobs", "resident")
 KINDS = (

@@ -13,8 +13,8 @@ import pytest
 
 from tests.cluster.killing import DECOMMISSION, SETTINGS, Struck
 from tests.recovery.cases import Case
+from tests.servers.spark_cluster import SparkCluster
 from tests.shares import numbers, share_of
-from weft.testing.spark_cluster import SparkCluster
 
 EXECUTIONS = ("jobs", "resident")
 

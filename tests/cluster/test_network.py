@@ -14,8 +14,8 @@ from tests.cluster.conftest import ROOT
 from tests.cluster.killing import SETTINGS, SHORT, Struck
 from tests.cluster.network import Network, network, why_missing
 from tests.recovery.cases import Case
+from tests.servers.spark_cluster import SparkCluster
 from tests.shares import numbers
-from weft.testing.spark_cluster import SparkCluster
 
 _MISSING = why_missing()
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(_MISSING), reason=_MISSING or "-")]

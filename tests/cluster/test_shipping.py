@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.spark_cluster import SparkCluster
 from tests.spark.files import write
-from weft.testing.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.slow
 

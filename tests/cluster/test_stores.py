@@ -18,12 +18,12 @@ import pytest
 
 from tests.cluster.killing import SHORT
 from tests.recovery.cases import Case
+from tests.servers.spark_cluster import SparkCluster
 from tests.shares import numbers, share_of
 from tests.storage import s3_server
 from tests.storage.s3_front import Front
 from tests.storage.stricken import Stricken
 from weft.storage.objects import ObjectStorage
-from weft.testing.spark_cluster import SparkCluster
 
 # Where a driver is killed, how its batches run, and of which kind the case is.
 DRIVERS = [

@@ -13,6 +13,7 @@ from tests.equivalence.oracle import PERIOD
 from tests.equivalence.portions import random_portion
 from tests.equivalence.visibilities import PAST
 from tests.equivalence.workloads import Change, Workload
+from tests.local_runner import LocalRunner
 from tests.random_statistics import random_statistics
 from weft.adapting.adopting import adopted, filled, side_by_side
 from weft.adapting.planner import Planner
@@ -31,7 +32,6 @@ from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.transition import Transition, can_be_filled, is_filled
 from weft.runtime.queries.visibility import StateFacts
 from weft.stats.statistics import Statistics, StreamStatistics
-from weft.testing.local import LocalRunner
 
 
 @dataclass(frozen=True)

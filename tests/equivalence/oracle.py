@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from tests.equivalence.lateness import admitted
 from tests.equivalence.portions import random_portion
 from tests.equivalence.streams import Join
+from tests.local_runner import LocalRunner
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.observe.metrics import BatchMetrics
-from weft.testing.local import LocalRunner
 from weft.testing.reference import TIME, groups_of, inside_counts, join_within_times, row_column
 
 PERIOD = 7_000_000  # between the arrivals of two batches, in microseconds

@@ -10,6 +10,7 @@ from tests.equivalence.options import random_options
 from tests.equivalence.oracle import Oracle, differs, run
 from tests.equivalence.ordered import PRECISIONS, Truth, dropping, shown_join
 from tests.equivalence.streams import Join
+from tests.local_runner import LocalRunner
 from weft.logical.query.ordering import Ordering
 from weft.logical.query.punctuation import LAST
 from weft.optimizer.single.strategies import STRATEGIES, optimise
@@ -18,7 +19,6 @@ from weft.ports.punctuation import Punctuations
 from weft.runtime.loop.driver import POLICIES
 from weft.stats.statistics import Statistics
 from weft.testing import is_ordered
-from weft.testing.local import LocalRunner
 
 ORDERS = ("outer", "inner", "event")
 

@@ -11,12 +11,12 @@ import pytest
 from tests.equivalence.oracle import Oracle, differs, run
 from tests.equivalence.streams import SCHEMA, Join, random_table
 from tests.equivalence.variants import variants
+from tests.local_runner import LocalRunner
 from tests.shares import seeds, share_of
 from weft.logical.catalog import Catalog
 from weft.logical.schema import Stream
 from weft.sql.bind import parse_query
 from weft.testing import POSITION, reference_join
-from weft.testing.local import LocalRunner
 
 BATCHES = 24
 ROWS = 120

@@ -16,6 +16,7 @@ from tests.equivalence.options import random_options
 from tests.equivalence.oracle import PERIOD, Oracle, differs, run
 from tests.equivalence.streams import Join, random_join
 from tests.equivalence.variants import variants
+from tests.local_runner import LocalRunner
 from tests.shares import seeds
 from weft.adapting.planner import Planner
 from weft.logical.catalog import Catalog
@@ -27,7 +28,6 @@ from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.visibility import StateFacts
 from weft.sql.bind import parse_query
 from weft.stats.statistics import Statistics, StreamStatistics
-from weft.testing.local import LocalRunner
 
 BLOCKS, SEEDS, VARIANTS = 2, 8, 3
 SHARED_SEEDS = 5

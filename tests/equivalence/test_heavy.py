@@ -17,6 +17,7 @@ from tests.equivalence.simulator import Simulator, random_batches, reference
 from tests.equivalence.streams import random_join
 from tests.equivalence.workload_check import check_workload
 from tests.equivalence.workloads import Workload, random_workload
+from tests.random_cases import random_case
 from tests.shares import seeds
 from weft.logical.query.query import Query
 from weft.optimizer.cost import Weights
@@ -27,7 +28,6 @@ from weft.plan.lower import lower
 from weft.runtime.loop.driver import POLICIES
 from weft.stats.skew import Heavy
 from weft.stats.statistics import Statistics, StreamStatistics
-from weft.testing import random_case
 
 NAMES = [name for name in STRATEGIES if name != "exhaustive"]
 

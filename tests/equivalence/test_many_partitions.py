@@ -36,7 +36,7 @@ def test_many_partitions_answer_like_the_definition(
     """Rows that went to a partition that nobody looks at, or were left in one, would be lost."""
     monkeypatch.setattr(local, "TASKS", tasks)
     if apart:
-        monkeypatch.setattr("weft.testing.local.LocalExecutor", HopsApart)
+        monkeypatch.setattr("tests.local_runner.LocalExecutor", HopsApart)
     for seed in seeds(SEEDS, partitions + tasks):
         join = random_join(seed)
         options = replace(random_options(seed, STRATEGIES[seed % 3]), partitions=partitions)

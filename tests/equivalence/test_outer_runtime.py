@@ -15,12 +15,12 @@ from tests.equivalence.campaign import campaign
 from tests.equivalence.oracle import PERIOD, Oracle, differs, rows_of, rows_there, run
 from tests.equivalence.outer import Branch, OuterJoin, at_the_last_moment, random_outer
 from tests.equivalence.variants import variants
+from tests.local_runner import LocalRunner
 from tests.shares import seeds
 from weft.errors import QueryError
 from weft.logical.outer.outer import core_and_closing, joins
 from weft.logical.query.join_tree import Join
 from weft.logical.query.window import UNBOUNDED
-from weft.testing.local import LocalRunner
 
 BLOCKS, SEEDS = 3, 20
 PAIR_SEEDS = 24

@@ -6,10 +6,10 @@ import pytest
 
 from tests.equivalence.options import random_options
 from tests.equivalence.simulator import Simulator, random_batches, reference
+from tests.random_cases import random_case
 from tests.shares import seeds
 from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.plan.lower import lower
-from weft.testing import random_case
 
 BLOCKS, SEEDS = 3, 10
 EXHAUSTIVE_SEEDS = 20

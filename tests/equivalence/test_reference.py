@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 
 from tests.equivalence.simulator import Batch, random_batches, reference
+from tests.random_cases import random_case
 from tests.shares import seeds
 from tests.unit.runtime.joins import c, graph, session, sorted_rows, v, w
 from weft.errors import QueryError
 from weft.logical.query.query import Query, make_query, star
 from weft.logical.schema import Field, Schema, parse_type
-from weft.testing import POSITION, TIME, random_case, reference_join
+from weft.testing import POSITION, TIME, reference_join
 from weft.testing.reference import join_within_times, row_column
 
 

@@ -14,13 +14,13 @@ from tests.equivalence.options import random_options
 from tests.equivalence.oracle import Oracle, differs, run
 from tests.equivalence.streams import Join
 from tests.equivalence.theta import random_theta
+from tests.local_runner import LocalRunner
 from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.plan.derive import counts_unwanted
 from weft.plan.graph import PhysicalGraph
 from weft.plan.lower import lower
 from weft.runtime.loop.driver import POLICIES
 from weft.stats.statistics import Statistics, StreamStatistics
-from weft.testing.local import LocalRunner
 
 BLOCKS, SEEDS = 3, 12
 VARIANTS = 4

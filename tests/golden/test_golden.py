@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.golden.test_adapting import FOLDER, NAMES
+from tests.random_cases import SHAPES
 from weft.errors import PlanError
 from weft.logical.schema import Schema, Stream
 from weft.optimizer.single.exhaustive import EXHAUSTIVE_INPUTS
@@ -19,7 +20,6 @@ from weft.optimizer.space import Options
 from weft.service.pipeline import load_pipeline
 from weft.session.session import Session
 from weft.stats.statistics import Statistics, StreamStatistics
-from weft.testing import SHAPES
 
 HERE = Path(__file__).parent
 TPCH = HERE.parents[1] / "examples" / "tpch.yaml"

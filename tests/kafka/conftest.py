@@ -10,7 +10,7 @@ import pytest
 from tests.kafka.registry import Registry
 from tests.kafka.registry import why_missing as registry_missing
 from tests.kafka.topics import Topics
-from weft.testing.kafka_broker import Broker, why_missing
+from weft.service.kafka_broker import Broker, why_missing
 
 
 @pytest.fixture(scope="session")

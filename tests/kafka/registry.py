@@ -19,8 +19,8 @@ from tests.unit.avro.random_avro import encoded
 from weft.connectors.kafka.registry import RegistryOptions, SchemaRegistry
 from weft.errors import ConfigError, SourceError
 from weft.runtime.spark.java import find_java
-from weft.testing.kafka_broker import free_ports
-from weft.testing.maven import cache, fetch_files, is_fetched
+from weft.service.kafka_broker import free_ports
+from weft.service.maven import cache, fetch_files, is_fetched
 
 __all__ = ["Registry", "client", "fetch", "framed", "why_missing"]
 

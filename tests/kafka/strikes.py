@@ -13,7 +13,7 @@ import confluent_kafka
 import pytest
 
 from weft.connectors.kafka import transactions as kafka_transactions
-from weft.testing.kafka_broker import Broker
+from weft.service.kafka_broker import Broker
 
 __all__ = ["MOMENTS", "Strikes", "struck"]
 

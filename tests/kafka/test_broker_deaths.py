@@ -15,8 +15,8 @@ import weft
 from tests.kafka.strikes import MOMENTS, Strikes, struck
 from tests.kafka.topics import Topics, json_values
 from tests.shares import seeds
+from weft.service.kafka_broker import Broker
 from weft.testing import reference_join
-from weft.testing.kafka_broker import Broker
 
 SCHEMA = "id long, k long, ts timestamp"
 SQL = "SELECT l.id, r.id AS other FROM l [RANGE 1 HOUR], r [RANGE 1 HOUR] WHERE l.k = r.k"

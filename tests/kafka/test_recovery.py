@@ -15,7 +15,7 @@ from tests.kafka.topics import Topics, json_values
 from weft.connectors.kafka.avro import parse_schema
 from weft.connectors.kafka.registry_values import plain_avro
 from weft.logical.schema import Schema
-from weft.testing.kafka_broker import Broker
+from weft.service.kafka_broker import Broker
 
 TIME = {"type": "long", "logicalType": "timestamp-millis"}
 RESULT = parse_schema('{"type": "record", "name": "r", "fields": [{"name": "id", "type": ["null", "long"]}]}')

@@ -19,7 +19,7 @@ from tests.kafka.topics import Topics
 from weft.connectors.kafka.sink import KafkaSink
 from weft.connectors.sink_descriptions import describe_sink, make_sink
 from weft.errors import SinkError
-from weft.testing.kafka_broker import Broker
+from weft.service.kafka_broker import Broker
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", None, 'c"\n\\é']})
 

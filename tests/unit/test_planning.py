@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import weft
+from tests.local_runner import LocalRunner
 from weft.adapting.background import ForegroundPlanner
 from weft.adapting.planner import Planner
 from weft.adapting.proposal import Snapshot, propose
@@ -29,7 +30,6 @@ from weft.runtime.queries.changelog import Changes
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.visibility import StateFacts
 from weft.testing import reference_join
-from weft.testing.local import LocalRunner
 
 STREAMS = {"v": "k long, x long", "w": "k long, x long"}
 

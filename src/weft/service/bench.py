@@ -1,6 +1,7 @@
-"""Finds and runs the benchmarks.
+"""Finds and runs the benchmarks of a checkout.
 
-Guarantees: a benchmark is a file in `benchmarks/` with a docstring and a `main(arguments)`; nothing else is run.
+Guarantees: a benchmark is a file in `benchmarks/` with a docstring and a `main(arguments)`; nothing else is run. An
+installed Weft has none, says where they are, and changes nothing of where Python looks for modules.
 """
 
 from __future__ import annotations
@@ -14,16 +15,19 @@ from weft.errors import ConfigError, nearest
 
 __all__ = ["benchmark_titles", "find_benchmarks", "load_benchmark"]
 
-_PACKAGE = Path(__file__).parents[1]
-# Beside the package in an installation, at the root of the repository in a checkout.
-_FOLDERS = (_PACKAGE / "benchmarks", _PACKAGE.parents[1] / "benchmarks")
+_ROOT = Path(__file__).parents[3]  # of a checkout
 
 
-def find_benchmarks() -> dict[str, Path]:
+def find_benchmarks(root: Path = _ROOT) -> dict[str, Path]:
     """The benchmarks by name."""
-    folder = next((folder for folder in _FOLDERS if folder.is_dir()), None)
-    files = sorted(folder.glob("*.py")) if folder else []
-    return {file.stem: file for file in files if not file.stem.startswith("_")}
+    folder = root / "benchmarks"
+    # What is beside an installed package belongs to others, whatever it is called.
+    if not (folder.is_dir() and (root / "src" / "weft" / "service" / "bench.py").is_file()):
+        raise ConfigError(
+            "the benchmarks are not part of an installed Weft",
+            hint="they are in its repository: run `make setup` and `.venv/bin/weft bench` in a checkout",
+        )
+    return {file.stem: file for file in sorted(folder.glob("*.py")) if not file.stem.startswith("_")}
 
 
 def benchmark_titles() -> dict[str, str]:
@@ -36,13 +40,11 @@ def benchmark_titles() -> dict[str, str]:
 
 def load_benchmark(name: str) -> Callable[[list[str]], int]:
     """The `main` of a benchmark."""
-    known = find_benchmarks()
-    if name not in known:
-        raise ConfigError(f"there is no benchmark {name!r}", hint=nearest(name, known))
-    folder = known[name].parent
-    root = str(folder.parent)
+    benchmarks = find_benchmarks()
+    if name not in benchmarks:
+        raise ConfigError(f"there is no benchmark {name!r}", hint=nearest(name, benchmarks))
+    root = str(benchmarks[name].parents[1])
     if root not in sys.path:
         sys.path.insert(0, root)  # also where a benchmark's worker processes look for it
-    module = importlib.import_module(f"{folder.name}.{name}")
-    main: Callable[[list[str]], int] = module.main
+    main: Callable[[list[str]], int] = importlib.import_module(f"benchmarks.{name}").main
     return main

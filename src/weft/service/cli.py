@@ -240,9 +240,7 @@ def demo(
     ] = None,
     kafka: Annotated[
         bool,
-        typer.Option(
-            "--kafka", help="Let rows and results go through topics of Kafka; `make kafka` fetches a broker."
-        ),
+        typer.Option("--kafka", help="Let rows and results go through topics of Kafka."),
     ] = False,
     servers: Annotated[
         str | None, typer.Option(help="With --kafka: the brokers to use, as in localhost:9092.")

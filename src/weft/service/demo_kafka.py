@@ -22,9 +22,9 @@ from weft.connectors.generate.rate import RateSource
 from weft.connectors.kafka.options import load_client
 from weft.connectors.kafka.sink_values import json_values
 from weft.errors import ConfigError
+from weft.service.kafka_broker import Broker, why_missing
 from weft.service.pipeline.document import read_document
 from weft.service.pipeline.sources import read_source
-from weft.testing.kafka_broker import Broker, why_missing
 
 __all__ = ["brokers", "fed", "through_topics"]
 

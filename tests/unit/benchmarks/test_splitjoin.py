@@ -31,10 +31,10 @@ from benchmarks._splitjoin_run import WeftTask, make_query, make_session
 from rich.console import Console
 
 import weft
+from tests.local_runner import LocalRunner
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.stats.histogram import Histogram
 from weft.stats.latency import Latency as Measured
-from weft.testing.local import LocalRunner
 
 SHAPE = Shape(size=1_000, fill_rows=400, batch_rows=150, batches=3, domain=500)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests import shares
 from tests.equivalence.options import random_options
+from tests.random_cases import random_case
 from tests.shares import examples
 from tests.unit.optimizer.enumerate import schemes, settle
 from tests.unit.optimizer.formulas import plan_cost
@@ -23,7 +24,6 @@ from weft.optimizer.single.tree import all_trees
 from weft.optimizer.space import Options, Space
 from weft.plan.graph import CODEC, PhysicalGraph
 from weft.plan.lower import lower
-from weft.testing import random_case
 
 SLACK = 1 + 1e-9
 

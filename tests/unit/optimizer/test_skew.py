@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 import weft
+from tests.local_runner import LocalRunner
 from weft.optimizer.single.strategies import STRATEGIES
 from weft.optimizer.space import Space
 from weft.runtime.observe.feedback import measured
 from weft.stats.statistics import Statistics
-from weft.testing.local import LocalRunner
 
 PAIR = "SELECT a.x FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k"
 TASKS = weft.Options(partitions=8, tasks=2)

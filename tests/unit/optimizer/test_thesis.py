@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from tests.random_cases import SHAPES
 from tests.unit.optimizer.enumerate import schemes, settle
 from tests.unit.optimizer.queries import join, rates, space
 from weft.optimizer.cost import copies, latency, probe_cost, storage_cost
@@ -17,7 +18,6 @@ from weft.optimizer.space import Options, Space, Tree
 from weft.plan.join_plan import JoinPlan, Layout, Operator, ProbeOrder, Store
 from weft.plan.lower import lower
 from weft.stats.statistics import Statistics
-from weft.testing import SHAPES
 
 R, S, T = 1, 2, 4
 SIZES = {R: 2000, R | S: 1000, R | T: 1500, R | S | T: 700}

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from tests.random_cases import random_case
 from tests.shares import seeds
 from tests.unit.optimizer.queries import join, rates
 from tests.unit.optimizer.workspaces import workspace
@@ -16,7 +17,6 @@ from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
 from weft.plan.workload import share
 from weft.stats.statistics import Statistics
-from weft.testing import random_case
 
 
 class TestSubJoins:

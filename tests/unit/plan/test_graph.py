@@ -10,6 +10,7 @@ from functools import cache
 import pytest
 
 from tests.equivalence.options import random_options
+from tests.random_cases import random_case
 from tests.shares import seeds
 from tests.unit.optimizer.queries import join, rates
 from tests.unit.plan.mutants import (
@@ -35,7 +36,6 @@ from weft.plan.graph import CODEC, PhysicalGraph
 from weft.plan.join_plan import JoinPlan, Layout, Operator, ProbeOrder, Store
 from weft.plan.lower import lower, lower_workload
 from weft.sql.bind import parse_query
-from weft.testing import random_case
 
 QUERY = join("R.a = S.a", "S.b = T.b", "R.c < T.c", window="[RANGE 10 SECONDS]")
 PLAN = optimise(QUERY, rates(R=1000, S=2000, T=3000), Options(strategy="left_deep"))

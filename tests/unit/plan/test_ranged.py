@@ -9,6 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from tests.local_runner import LocalRunner
 from weft import Session
 from weft.errors import PlanError
 from weft.kernels.route import partition as route
@@ -22,7 +23,6 @@ from weft.plan.schedule import ALL, SPAN
 from weft.runtime.program.access_paths import choose_access
 from weft.stats.statistics import Statistics
 from weft.testing import reference_join
-from weft.testing.local import LocalRunner
 
 BAND = "SELECT r.id AS i, s.id AS j FROM r, s WHERE r.x BETWEEN s.x - 10 AND s.x + 10"
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.equivalence.options import random_options
+from tests.random_cases import random_case
 from tests.shares import seeds
 from tests.unit.plan.workloads import CHAIN, OTHER, PAIR, shared
 from weft.errors import PlanError
@@ -21,7 +22,6 @@ from weft.plan.workload import Filling, WorkloadPlan, share
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.migration import migration_between
 from weft.sql.bind import parse_query
-from weft.testing import random_case
 
 
 def two_plans(seed: int) -> tuple[WorkloadPlan, WorkloadPlan]:

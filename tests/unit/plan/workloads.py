@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from tests.equivalence.options import random_options
+from tests.random_cases import random_case
 from tests.unit.runtime.joins import session
 from weft.logical.query.canonical import canonical
 from weft.logical.query.query import Query
@@ -13,7 +14,6 @@ from weft.optimizer.space import Options
 from weft.plan.join_plan import JoinPlan
 from weft.plan.workload import WorkloadPlan, share
 from weft.sql.bind import parse_query
-from weft.testing import random_case
 
 CHAIN = """SELECT v.x, c.t FROM v [RANGE 5 SECONDS], w [RANGE 5 SECONDS], c [RANGE 5 SECONDS]
            WHERE v.vid = w.vid AND w.uid = c.uid"""

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import weft
+from tests.local_runner import LocalRunner
 from tests.unit.plan.workloads import CHAIN, PAIR, plan, shared
 from tests.unit.runtime.joins import graph, v, w
 from weft.plan.graph import PhysicalGraph
@@ -29,7 +30,6 @@ from weft.runtime.loop.driver import JoinFacts, Observed, driver_order
 from weft.runtime.observe.metrics import BatchMetrics, StoreMetrics
 from weft.runtime.observe.progress import History
 from weft.runtime.wire.reports import PartRead
-from weft.testing.local import LocalRunner
 
 BOTH = "SELECT v.x FROM v, w WHERE v.vid = w.vid"
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.local_runner import LocalRunner
 from weft.logical.query.canonical import canonical
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
@@ -14,7 +15,6 @@ from weft.plan.lower import lower_workload
 from weft.plan.workload import share
 from weft.runtime.observe.metrics import BatchMetrics, KeyMetrics, next_keys
 from weft.session.session import Session
-from weft.testing.local import LocalRunner
 
 FULL = "SELECT k, a.n AS an, b.n AS bn FROM a FULL JOIN b USING (k)"
 INNER = "SELECT a.k, a.n AS an, b.n AS bn FROM a, b WHERE a.k = b.k"

@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.local_runner import LocalRunner
 from tests.unit.runtime.joins import SECOND, c, graph, session, sorted_rows, v, w
 from weft.kernels.outer.tree import rows_of
 from weft.optimizer.space import Options
 from weft.runtime.hop import closing
-from weft.testing.local import LocalRunner
 
 LEFT = "SELECT v.x, w.uid FROM v [RANGE 5 SECONDS] LEFT JOIN w [RANGE 3 SECONDS] ON v.vid = w.vid"
 FULL = "SELECT v.x, w.uid FROM v [RANGE 5 SECONDS] FULL JOIN w [RANGE 3 SECONDS] ON v.vid = w.vid"

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from tests.local_runner import LocalRunner
 from tests.unit.runtime.joins import graph, v, w
 from weft.connectors.formats.records import Decoded
 from weft.plan.graph import PhysicalGraph
@@ -24,7 +25,6 @@ from weft.runtime.task.worker import read_task
 from weft.runtime.wire.exchange import SentParcel
 from weft.runtime.wire.messages import Message
 from weft.runtime.wire.task_input import Job, Setup
-from weft.testing.local import LocalRunner
 
 PARTITIONS = 4
 TASKS = 3

@@ -8,10 +8,10 @@ import random
 
 import pytest
 
+from tests.local_runner import LocalRunner
 from tests.unit.runtime.joins import graph, v, w
 from weft.errors import ConfigError
 from weft.runtime.loop.driver import POLICIES, JoinFacts, Observed, driver_order
-from weft.testing.local import LocalRunner
 
 SEEN = Observed(
     batch=1,

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import weft
+from tests.local_runner import LocalRunner
 from tests.unit.runtime.workload import session, tables
 from weft.adapting.planner import Planner
 from weft.errors import FunctionError, StateError
@@ -35,7 +36,6 @@ from weft.session.function_registration import pack_function
 from weft.session.session import PlannedQuery, Session
 from weft.stats.statistics import Statistics
 from weft.testing import reference_join
-from weft.testing.local import LocalRunner
 
 NEAR = "SELECT v.x, w.uid FROM v [RANGE 3 SECONDS], w [RANGE 2 SECONDS] WHERE near(v.vid, w.vid)"
 

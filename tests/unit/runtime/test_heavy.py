@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import weft
+from tests.local_runner import LocalRunner
 from weft.runtime.observe.feedback import heavy_known
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.stats.attributes import Attribute
@@ -17,7 +18,6 @@ from weft.stats.heavy import next_heavy
 from weft.stats.samples import AttributeSample, Common
 from weft.stats.skew import HeavyValue
 from weft.stats.statistics import Statistics
-from weft.testing.local import LocalRunner
 
 
 def session(key: str = "long") -> weft.Session:

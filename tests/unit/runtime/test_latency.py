@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import weft
+from tests.local_runner import LocalRunner
 from tests.shares import seeds
 from weft.connectors.formats.records import Decoded
 from weft.connectors.memory.source import TableSource
@@ -25,7 +26,6 @@ from weft.runtime.observe.progress import progress_of
 from weft.runtime.task.arrivals import ages_of_inputs, ages_of_rows, oldest_age
 from weft.stats.histogram import ZERO, Histogram, class_of
 from weft.stats.latency import Latency
-from weft.testing.local import LocalRunner
 
 SCHEMA = "k long, j long, n long, ts timestamp"
 NOW = 1_800_000_000_000_000

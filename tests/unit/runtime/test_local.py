@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pytest
 
+from tests.local_runner import LocalRunner
 from tests.unit.runtime.joins import SECOND, graph, sorted_rows, v, w
 from weft.errors import CatalogError
-from weft.testing.local import LocalRunner
 
 PAIR = "SELECT v.x, w.uid FROM v [RANGE 5 SECONDS], w [RANGE 5 SECONDS] WHERE v.vid = w.vid"
 

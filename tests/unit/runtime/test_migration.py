@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import pytest
 
+from tests.local_runner import LocalRunner
 from tests.unit.plan.workloads import CHAIN, PAIR, plan, query, shared
 from tests.unit.runtime.joins import sorted_rows, v, w
 from tests.unit.runtime.migrations import BELOW, OLD, pairs, program, stored
@@ -26,7 +27,6 @@ from weft.runtime.queries.migration import (
     migration_between,
 )
 from weft.runtime.queries.visibility import NULLS, StateFacts, members_of_plan
-from weft.testing.local import LocalRunner
 
 V, W = "v partitioned by v.vid", "w partitioned by w.vid"
 NEWEST = {"v": 90, "w": 80}

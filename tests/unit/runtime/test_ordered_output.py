@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.local_runner import LocalRunner
 from weft.connectors.files.parquet_sink import ParquetPart, ParquetSink, to_parquet
 from weft.connectors.memory.count import to_count
 from weft.connectors.memory.sink import to_memory
@@ -44,7 +45,6 @@ from weft.runtime.wire.task_input import Job
 from weft.sql.bind import parse_query
 from weft.stats.statistics import Statistics
 from weft.storage.storage import Memory
-from weft.testing.local import LocalRunner
 
 SCHEMA = Schema.parse("id long, k long, ts timestamp")
 

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import weft
+from tests.local_runner import LocalRunner
 from tests.unit.runtime import hotkey
 from weft.connectors.files.parquet_sink import ParquetSink
 from weft.errors import QueryError, SinkError
@@ -35,7 +36,6 @@ from weft.runtime.wire.messages import REPORT, Message
 from weft.runtime.wire.reports import Results
 from weft.runtime.wire.task_input import Job, Setup
 from weft.storage.storage import LocalDisk
-from weft.testing.local import LocalRunner
 
 FEW = 300  # bytes: about seven matches
 MEGABYTE = 1 << 20

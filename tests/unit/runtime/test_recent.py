@@ -13,6 +13,8 @@ import pyarrow as pa
 import pytest
 
 import weft
+from tests.local_runner import LocalRunner
+from tests.random_cases import random_case
 from weft.logical.query.window import Range
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
@@ -22,8 +24,6 @@ from weft.session.session import Session
 from weft.stats.estimate import Estimator
 from weft.stats.known import HalfLife, Known
 from weft.stats.statistics import Statistics
-from weft.testing.cases import random_case
-from weft.testing.local import LocalRunner
 from weft.testing.run import LocalRun
 
 SCHEMA = "a long, b long, ts timestamp"

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import weft
+from tests.local_runner import LocalRunner
 from weft.logical.expr.expression import Column
 from weft.logical.schema import DataType
 from weft.runtime.hop import sampling
@@ -16,7 +17,6 @@ from weft.runtime.hop.admit import admit
 from weft.runtime.wire.reports import ValuesSampled, read_report
 from weft.stats.attributes import Attribute, JoinAttribute
 from weft.stats.sampled import SampledStatistics, sampled_statistics
-from weft.testing.local import LocalRunner
 
 SCHEMA = "k int, j long, s string, d double, ts timestamp"
 OTHER = "k long, j string, s string, d float, ts timestamp"

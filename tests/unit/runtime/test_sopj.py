@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.local_runner import LocalRunner
 from weft.optimizer.space import Options
 from weft.session.session import Session
-from weft.testing.local import LocalRunner
 
 SQL = """SELECT jk, a1, a2, b1, c1, c2, c3, provenance
          FROM d1 FULL JOIN d2 USING (jk) FULL JOIN d3 USING (jk)"""

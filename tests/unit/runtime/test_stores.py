@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.local_runner import LocalRunner
 from tests.unit.runtime.joins import SECOND, graph, sorted_rows, v, w
 from weft.bucket.bucket import Bucket
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
 from weft.runtime.state.stores import FANOUT, Forget, HeldState, make_run, settle
 from weft.testing import reference_join
-from weft.testing.local import LocalRunner
 
 PAIR = "SELECT v.x, w.uid FROM v [RANGE 3 SECONDS], w [RANGE 2 SECONDS] WHERE v.vid = w.vid"
 

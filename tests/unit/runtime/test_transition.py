@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.local_runner import LocalRunner
 from tests.unit.plan.workloads import CHAIN, PAIR, query, shared
 from tests.unit.runtime.joins import SECOND, v, w
 from tests.unit.runtime.migrations import BELOW, OLD, pairs, program, stored
@@ -25,7 +26,6 @@ from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.migration import kept_after, migration_between
 from weft.runtime.queries.transition import Transition, can_be_filled, is_filled
 from weft.runtime.queries.visibility import COPIES, StateFacts, members_of_plan
-from weft.testing.local import LocalRunner
 
 V5, W5 = "v [RANGE 5 SECONDS]", "w [RANGE 5 SECONDS]"
 BEGAN = StateFacts(7, newest={"v": 10 * SECOND, "w": 8 * SECOND}, arrived={"v": 100, "w": 50})

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from tests.local_runner import LocalRunner
 from weft.optimizer.space import Options
 from weft.session.session import PlannedQuery, Session
 from weft.stats.statistics import Statistics
-from weft.testing.local import LocalRunner
 
 RATES = {"v": 100, "w": 300, "c": 200}  # tuples per second
 DISTINCT = {"vid": 50, "uid": 80, "x": 10, "y": 10}

@@ -129,6 +129,15 @@ def test_benchmarks_are_found() -> None:
         load_benchmark("nothing")
 
 
+def test_an_installed_weft_says_where_the_benchmarks_are(tmp_path: Path) -> None:
+    """Nor does it take a folder of that name beside it for them, or let its own modules shadow others."""
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "pair.py").touch()
+    with pytest.raises(ConfigError, match="not part of an installed Weft") as error:
+        find_benchmarks(tmp_path)
+    assert "in a checkout" in str(error.value)
+
+
 def test_bench_help_lists_the_benchmarks() -> None:
     """With help or without a name, they are what one looks for."""
     listed, helped = weft("bench").stdout, weft("bench", "--help").stdout

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.random_cases import random_case
 from tests.shares import examples
 from tests.unit.optimizer.queries import join, rates
 from tests.unit.stats.queries import query
 from weft.errors import StatisticsError
 from weft.stats.estimate import Estimator, bits
 from weft.stats.statistics import DEFAULTS, Statistics, StreamStatistics, predicate_name
-from weft.testing import random_case
 
 
 @pytest.mark.parametrize(

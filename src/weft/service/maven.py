@@ -1,4 +1,4 @@
-"""What Maven fetches for tests and benchmarks, kept in the virtual environment.
+"""What Maven fetches for `weft demo --kafka`, tests and benchmarks, kept in the virtual environment.
 
 Guarantees: a folder is either complete or taken for missing; what is there is not fetched again.
 """

@@ -1,6 +1,6 @@
-"""Apache Kafka's own server, one process on loopback, for tests, benchmarks and the demo.
+"""Apache Kafka's own server, one process on loopback, for `weft demo --kafka`, tests and benchmarks.
 
-`python -m weft.testing.kafka_broker fetch` lets Maven put the server's jars into the virtual environment; `… serve`
+`python -m weft.service.kafka_broker fetch` lets Maven put the server's jars into the virtual environment; `… serve`
 starts a broker and prints its address until it is interrupted. A `Broker` keeps its data in a folder of its own and can
 be killed and started again at the same address, with what it had.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from weft.errors import ConfigError
 from weft.runtime.spark.java import find_java
-from weft.testing.maven import cache, fetch_jars, is_fetched
+from weft.service.maven import cache, fetch_jars, is_fetched
 
 __all__ = ["JARS", "VERSION", "Broker", "fetch", "free_ports", "why_missing"]
 
@@ -54,7 +54,7 @@ broker.heartbeat.interval.ms=200
 def why_missing() -> str | None:
     """Why no broker can be started here; None if one can."""
     if not is_fetched(JARS):
-        return "there is no Kafka broker here: `make kafka` fetches it"
+        return "there is no Kafka broker here: `python -m weft.service.kafka_broker fetch` gets it"
     try:
         find_java()
     except ConfigError:

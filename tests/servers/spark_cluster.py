@@ -1,6 +1,6 @@
 """Spark's own standalone cluster on this machine: a master and its workers, each a process, for tests and benchmarks.
 
-`python -m weft.testing.spark_cluster` starts one with a worker per core and prints its master's address until it is
+`python -m tests.servers.spark_cluster` starts one with a worker per core and prints its master's address until it is
 interrupted or told to end. A `SparkCluster` keeps what its processes write in a folder of its own. Workers can be
 killed and others added; one that is not on loopback may run inside a network namespace.
 """
