@@ -20,7 +20,7 @@ from tests.local_runner import LocalRunner
 import weft
 from weft.connectors.memory.source import TableSource
 from weft.ports.sink import Rows
-from weft.runtime.state.segments import PartitionState
+from weft.runtime.state.partition import PartitionState
 
 __all__ = ["Batch", "Run", "run"]
 

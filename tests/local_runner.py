@@ -41,7 +41,7 @@ from weft.runtime.queries.changelog import Changes
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.visibility import StateFacts
-from weft.runtime.state.shelf import shelf_of
+from weft.runtime.state.open_segments import open_segments_of
 from weft.runtime.wire.functions import PackedFunction
 
 __all__ = ["LocalRunner"]
@@ -76,11 +76,11 @@ class _Partition:
     def earlier_runs(self, plan: StorePlan) -> Sequence[Bucket]:
         """The runs of a store, oldest first."""
         before = self.loop.before
-        shelf, program = shelf_of(self.loop.log.storage), self.loop.active_queries.program
+        segments, program = open_segments_of(self.loop.log.storage), self.loop.active_queries.program
         assert program is not None
-        manifest = shelf.manifest(self.number, before.partitions.get(self.number))
+        manifest = segments.manifest(self.number, before.partitions.get(self.number))
         runs = manifest.since(before.begun).get(plan.identity, ())
-        return [shelf.open_for(self.number, run, program, plan) for run in runs]
+        return [segments.open_for(self.number, run, program, plan) for run in runs]
 
 
 class LocalRunner:

@@ -38,7 +38,7 @@ from weft.runtime.loop.executor import Pieces
 from weft.runtime.loop.loop import Loop
 from weft.runtime.observe.progress import complete_from
 from weft.runtime.output.merge_task import Merge
-from weft.runtime.state import shelf
+from weft.runtime.state import open_segments
 from weft.runtime.wire import task_input as job
 from weft.runtime.wire.messages import Message
 from weft.storage.storage import LocalDisk
@@ -189,7 +189,7 @@ class World:
     def start(self, *, as_new_process: bool = True) -> None:
         """A session that goes on where the log ends."""
         if as_new_process:
-            shelf._SHELVES.clear()
+            open_segments._BY_STORAGE.clear()
             job._program.cache_clear()
         session = self.session
         config = RunConfig(

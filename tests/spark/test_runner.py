@@ -19,10 +19,10 @@ from weft.errors import CatalogError, ConfigError, QueryError, StateError
 from weft.logical.query.query import Query
 from weft.logical.schema import Schema, Stream
 from weft.ports.sink import Sink
-from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
-from weft.runtime.log.segment_files import read_manifest
+from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.observe.inspect import inspect
-from weft.runtime.state.segments import LAG
+from weft.runtime.state.partition import LAG
+from weft.runtime.state.segment_file import BUCKETS, read_manifest
 from weft.stats.statistics import Statistics, StreamStatistics
 from weft.testing import reference_join
 

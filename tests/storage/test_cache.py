@@ -18,7 +18,7 @@ from weft.errors import ConfigError
 from weft.runtime.observe.inspect import inspect
 from weft.runtime.observe.log_lines import batch_fields
 from weft.runtime.observe.metrics import BatchMetrics
-from weft.runtime.state.shelf import _SHELVES
+from weft.runtime.state.open_segments import _BY_STORAGE
 from weft.service.state_view import state_summary
 from weft.storage.cache import CacheCounter, CacheCounts, DiskCache, default_cache
 from weft.storage.objects import ObjectStorage, host_cache
@@ -123,7 +123,7 @@ def test_a_session_says_how_its_cache_was_used(
     last = -1
     for fresh in (False, False, True):
         write(tmp_path / "in", sides, chance, 4)
-        _SHELVES.clear()  # as a new process would
+        _BY_STORAGE.clear()  # as a new process would
         if fresh:
             host_cache().folder.rename(tmp_path / "gone")
         host_cache.cache_clear()

@@ -13,7 +13,7 @@ from tests.unit.service.api.running import running_hub, served, wait_for
 from weft.connectors.files.parquet_objects import ObjectParquetSink
 from weft.errors import PipelineError
 from weft.runtime.observe.inspect import inspect
-from weft.runtime.state.shelf import _SHELVES
+from weft.runtime.state.open_segments import _BY_STORAGE
 from weft.service import run
 from weft.service.api.metrics import Metrics
 from weft.service.client.http_client import Client
@@ -88,7 +88,7 @@ def test_a_service_reads_and_keeps_all_in_the_store(s3: str, tmp_path: Path) -> 
             with pytest.raises(ForbiddenError):
                 hub.create(NewQuery(sql, "wrong", sink={"parquet": place}))
         _check_letters(hub, s3)
-    _SHELVES.clear()  # as a new process would
+    _BY_STORAGE.clear()  # as a new process would
     with running_hub(tmp_path, text) as again:
         put(s3, "c", 1, (1, 0))
         wait_for(lambda: results(f"{s3}/out/c") == [(1, 10), (2, 20)])

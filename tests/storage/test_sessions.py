@@ -77,9 +77,9 @@ def test_a_damaged_segment_is_named(s3: str, tmp_path: Path) -> None:
         storage.put(f"state/buckets/{name}", data[: len(data) // 2])
     host_cache().folder.rename(tmp_path / "gone")
     write(tmp_path / "in", sides, random.Random(4), 1)
-    from weft.runtime.state import shelf
+    from weft.runtime.state import open_segments
 
-    shelf._SHELVES.clear()
+    open_segments._BY_STORAGE.clear()
     with pytest.raises(StateError, match="s3://"):
         session_at(f"{s3}/ck", tmp_path / "in", tmp_path / "out").run_available()
 

@@ -13,11 +13,11 @@ from weft.optimizer.space import Options
 from weft.plan.graph import CODEC
 from weft.plan.lower import lower_workload
 from weft.plan.workload import share
-from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
-from weft.runtime.log.partitions import PartitionManifest, StoredRun, StoreTotals
-from weft.runtime.log.segment_files import write_segment
+from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
 from weft.runtime.queries.request import QueryRequest
+from weft.runtime.state.partition_manifest import PartitionManifest, StoredRun, StoreTotals
+from weft.runtime.state.segment_file import BUCKETS, write_segment
 
 COUNTED = "SELECT a.x AS x, b.uid AS uid FROM v [RANGE 5 SECONDS] AS a, w [ROWS 10] AS b WHERE a.vid = b.vid"
 PAIR = "SELECT v.x AS x, w.uid AS uid FROM v [RANGE 5 SECONDS], w [RANGE 3 SECONDS] WHERE v.vid = w.vid"

@@ -15,7 +15,7 @@ from weft.bucket.bucket import build
 from weft.kernels.probe.ranges import Matches
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
-from weft.runtime.state.counting import ranks_of, ranks_within
+from weft.runtime.state.ranks import ranks_of, ranks_within
 
 NAN = float("nan")
 TEXTS = st.sampled_from(["a", "b", "", None])

@@ -27,7 +27,7 @@ from weft.plan.graph import PhysicalGraph
 from weft.plan.lower import lower
 from weft.ports.punctuation import Punctuations
 from weft.runtime.local import LocalExecutor
-from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
+from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import HeldRun, Manifest
 from weft.runtime.loop.delivery import deliver
 from weft.runtime.loop.task_reports import Answered
@@ -40,6 +40,7 @@ from weft.runtime.output.ordered_output import Gathered, clock_of, gather
 from weft.runtime.output.query_sinks import Output
 from weft.runtime.output.suspended import read_kept
 from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.state.segment_file import BUCKETS
 from weft.runtime.wire.messages import Message
 from weft.runtime.wire.task_input import Job
 from weft.sql.bind import parse_query

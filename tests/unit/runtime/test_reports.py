@@ -14,10 +14,10 @@ from weft.errors import FunctionError, SqlError, StateError, WeftError
 from weft.kernels.expr.user_functions import CallCounts, Checked, Spent
 from weft.runtime.hop.census import Census, TooMany
 from weft.runtime.hop.outcome import StepCount
-from weft.runtime.log.partitions import PartitionFile, StoredRun, StoreTotals
 from weft.runtime.log.values import HeldRun
 from weft.runtime.loop.task_reports import TaskReports
-from weft.runtime.state.shelf import Underway
+from weft.runtime.state.open_segments import Underway
+from weft.runtime.state.partition_manifest import PartitionFile, StoredRun, StoreTotals
 from weft.runtime.wire.exchange import Exchange, Sender, SentParcel
 from weft.runtime.wire.messages import Message, read_rows, to_rows
 from weft.runtime.wire.notes import HopLeft, TuplesCounted

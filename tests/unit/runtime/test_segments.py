@@ -13,12 +13,17 @@ from tests.unit.runtime.joins import times
 from weft.bucket.bounds import Bounds
 from weft.errors import StateError
 from weft.runtime.hop.admit import admit
-from weft.runtime.log.checkpoint import BUCKETS
-from weft.runtime.log.partitions import PartitionFile, PartitionManifest, StoredRun, StoreTotals, moment_of
-from weft.runtime.log.segment_files import flush_segments, read_manifest, write_segment
 from weft.runtime.program.executable import ExecutableGraph
-from weft.runtime.state.segments import LAG, PartitionState
-from weft.runtime.state.shelf import Shelf, Underway
+from weft.runtime.state.open_segments import OpenSegments, Underway
+from weft.runtime.state.partition import LAG, PartitionState
+from weft.runtime.state.partition_manifest import (
+    PartitionFile,
+    PartitionManifest,
+    StoredRun,
+    StoreTotals,
+    moment_of,
+)
+from weft.runtime.state.segment_file import BUCKETS, flush_segments, read_manifest, write_segment
 from weft.runtime.state.stores import Forget, make_run
 from weft.session.session import Session
 from weft.storage.storage import LocalDisk, Memory, Storage
@@ -47,13 +52,13 @@ class Partition:
     begun: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.shelf = Shelf(self.storage)
+        self.open_segments = OpenSegments(self.storage)
         self.begun = {plan.identity: 0 for plan in self.program.stores.values()}
 
     def run(self, rows: dict[str, int], since: float | None = None, *, in_hops: bool = False) -> None:
         """Run a batch that adds so many rows to the stores of inputs, and forgets those before a second."""
         self.number += 1
-        before = self.shelf.manifest(0, self.file)
+        before = self.open_segments.manifest(0, self.file)
         state, hops = self._state(before, Underway()), self.program.graph.hops
         for plan in self.program.stores.values():
             alias = plan.node.aliases[0]
@@ -69,7 +74,7 @@ class Partition:
 
     def _state(self, before: PartitionManifest, underway: Underway) -> PartitionState:
         runs = before.since(self.begun)
-        return PartitionState(self.shelf, self.number, 0, self.program, before, runs, underway)
+        return PartitionState(self.open_segments, self.number, 0, self.program, before, runs, underway)
 
     def _batch(self, alias: str, rows: int) -> pa.RecordBatch:
         moment = [self.number + n / rows for n in range(rows)]
@@ -79,11 +84,11 @@ class Partition:
     def stored(self) -> dict[str, int]:
         """How many rows can be read, by input."""
         found = {}
-        shelf = Shelf(self.storage)
-        manifest = shelf.manifest(0, self.file)
+        segments = OpenSegments(self.storage)
+        manifest = segments.manifest(0, self.file)
         for plan in self.program.stores.values():
             runs = manifest.since(self.begun).get(plan.identity, ())
-            found[plan.node.aliases[0]] = sum(shelf.open(0, run).batch.num_rows for run in runs)
+            found[plan.node.aliases[0]] = sum(segments.open(0, run).batch.num_rows for run in runs)
         return found
 
     @property

@@ -12,7 +12,6 @@ from tests.unit.plan.workloads import query
 from tests.unit.runtime.joins import SECOND, graph
 from weft.bucket.bounds import Bounds
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.partitions import StoreTotals
 from weft.runtime.log.values import Manifest
 from weft.runtime.loop import wake_ups
 from weft.runtime.loop.config import RunConfig
@@ -24,6 +23,7 @@ from weft.runtime.observe.progress import History
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.request import QueryRequest
+from weft.runtime.state.partition_manifest import StoreTotals
 
 LEFT = "SELECT v.x, w.uid FROM v [RANGE 5 SECONDS] LEFT JOIN w ON v.vid = w.vid"
 ARRIVED = "SELECT a.x FROM u [RANGE 5 SECONDS] AS a LEFT JOIN u AS b ON a.vid = b.x"

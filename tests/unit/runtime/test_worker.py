@@ -22,13 +22,13 @@ from weft.optimizer.space import Options
 from weft.plan.schedule import SHUFFLE
 from weft.ports.source import Part
 from weft.runtime.hop.limits import TaskLimits
-from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
-from weft.runtime.log.partitions import PartitionFile, PartitionManifest, StoredRun, StoreTotals
-from weft.runtime.log.segment_files import write_segment
+from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.queries.migration import StateMigration, StoreScan
-from weft.runtime.state.shelf import _SHELVES
+from weft.runtime.state.open_segments import _BY_STORAGE
+from weft.runtime.state.partition_manifest import PartitionFile, PartitionManifest, StoredRun, StoreTotals
+from weft.runtime.state.segment_file import BUCKETS, write_segment
 from weft.runtime.task.worker import hop_task, past_task, read_task
 from weft.runtime.wire.messages import Message
 from weft.runtime.wire.reports import TaskError
@@ -109,7 +109,7 @@ def test_a_damaged_file_is_told_of_and_not_tried_again(tmp_path: Path) -> None:
     for damage, named in ((None, "0-bad"), (b"nonsense", "0-run")):
         if damage:
             job.setup.storage.put(f"{BUCKETS}/0-run", damage)
-            _SHELVES.clear()
+            _BY_STORAGE.clear()
         before = Manifest(0, {0: file}, begun={store.identity: 0})
         (told,) = past_task(replace(job, plan=plan, before=before, boundary=True), 0)
         error = TaskError.from_message(told).error

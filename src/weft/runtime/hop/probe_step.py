@@ -35,7 +35,7 @@ from weft.runtime.model.columns import (
     values_of,
 )
 from weft.runtime.program.store_plans import Step
-from weft.runtime.state.counting import ranks_of
+from weft.runtime.state.ranks import ranks_of
 
 __all__ = ["Found", "Heaviest", "Probe", "prepare"]
 
@@ -141,7 +141,7 @@ class Found:
 
     ``matches`` are numbers of probe tuples and of rows in the ``runs``. ``rows`` says which row of the batch each probe
     tuple is; None if they have the same numbers. ``sets`` are the query-sets of the matches, if tuples carry them.
-    ``ranks`` are the ranks of the stored tuples, where tuples are counted per key (`weft.runtime.state.counting`).
+    ``ranks`` are the ranks of the stored tuples, where tuples are counted per key (`weft.runtime.state.ranks`).
     """
 
     search: Search

@@ -34,15 +34,15 @@ from typing import Any
 from weft.errors import StateError
 from weft.runtime.log.batch_folder import BatchFolders
 from weft.runtime.log.entries import batch_of, entries_of, entry, is_hash, numbers_of
-from weft.runtime.log.ownership import BUCKETS, FORMAT, NEW_DIRECTORY, Ownership
+from weft.runtime.log.ownership import FORMAT, Ownership
 from weft.runtime.log.plans import Plans
 from weft.runtime.log.record import read_record, write_record
 from weft.runtime.log.requested import RequestedQueries
-from weft.runtime.log.segment_files import read_manifest
 from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
+from weft.runtime.state.segment_file import BUCKETS, NEW_DIRECTORY, RESTORE, read_manifest
 from weft.storage.storage import LocalDisk, Memory, Storage
 
-__all__ = ["BUCKETS", "FORMAT", "Checkpoint"]
+__all__ = ["FORMAT", "Checkpoint"]
 
 _LOG = logging.getLogger("weft")
 
@@ -263,7 +263,7 @@ class Checkpoint:
         if data is None:
             raise StateError(
                 f"{self.storage.locate(place)} is missing, which says what the queries run by",
-                hint=f"restore it from a copy, or {NEW_DIRECTORY}",
+                hint=RESTORE,
             )
         return Blueprint(**data)
 
@@ -296,9 +296,9 @@ class Checkpoint:
         """The bytes that `put` named so."""
         data, where = self.storage.get(f"blobs/{name}"), self.storage.locate(f"blobs/{name}")
         if data is None:
-            raise StateError(f"{where} is missing", hint=f"restore it from a copy, or {NEW_DIRECTORY}")
+            raise StateError(f"{where} is missing", hint=RESTORE)
         if hashlib.blake2b(data, digest_size=16).hexdigest() != name:
-            raise StateError(f"{where} is damaged", hint=f"restore it from a copy, or {NEW_DIRECTORY}")
+            raise StateError(f"{where} is damaged", hint=RESTORE)
         return data
 
     def stops(self) -> dict[str, tuple[str, str]]:
@@ -310,7 +310,7 @@ class Checkpoint:
         if found is None and self._ownership.has("stops"):
             raise StateError(
                 f"{self.storage.locate('stops.json')} is missing, which says which queries were stopped",
-                hint=f"restore it from a copy, or {NEW_DIRECTORY}",
+                hint=RESTORE,
             )
         return {name: (why, what) for name, (why, what) in (found or {}).items()}
 

@@ -19,13 +19,12 @@ from weft.errors import StateError
 from weft.runtime.log.lease import Lease
 from weft.runtime.log.locking import lock_directory, unlock
 from weft.runtime.log.record import read_record, write_record
+from weft.runtime.state.segment_file import BUCKETS, NEW_DIRECTORY, RESTORE
 from weft.storage.storage import LocalDisk, Memory, Storage
 
-__all__ = ["BUCKETS", "FORMAT", "NEW_DIRECTORY", "Ownership"]
+__all__ = ["FORMAT", "Ownership"]
 
-BUCKETS = "state/buckets"  # the folder of the files of state
 FORMAT = 7
-NEW_DIRECTORY = "use a new checkpoint directory"
 
 _FLAGS = ("stops", "requests")
 
@@ -87,7 +86,7 @@ class Ownership:
                 if any(name.endswith(".json") for name in self._storage.list(kind)):
                     raise StateError(
                         f"{self._storage.locate('weft.json')} is missing, though there is a log",
-                        hint=f"restore it from a copy, or {NEW_DIRECTORY}",
+                        hint=RESTORE,
                     )
             return {}
         self._check_format(data)

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.errors import StateError
-from weft.runtime.log.ownership import NEW_DIRECTORY, Ownership
+from weft.runtime.log.ownership import Ownership
 from weft.runtime.log.record import read_record, write_record
+from weft.runtime.state.segment_file import RESTORE
 from weft.storage.storage import Storage
 
 __all__ = ["RequestedQueries"]
@@ -44,6 +45,6 @@ class RequestedQueries:
         if found is None and self._ownership.has("requests"):
             raise StateError(
                 f"{self._storage.locate(_NAME)} is missing, which says which queries were asked for",
-                hint=f"restore it from a copy, or {NEW_DIRECTORY}",
+                hint=RESTORE,
             )
         return found or {}

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from weft.ports.source import Part
-from weft.runtime.log.partitions import PartitionFile, StoreTotals
 from weft.runtime.log.totals import Totals
+from weft.runtime.state.partition_manifest import PartitionFile, StoreTotals
 from weft.stats.histogram import ZERO
 
 __all__ = ["BatchPlan", "Blueprint", "HeldRun", "Inputs", "KeptBatch", "Manifest", "Suspension"]

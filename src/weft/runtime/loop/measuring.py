@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from weft.runtime.log.partitions import StoreTotals
 from weft.runtime.loop.batch_facts import next_rows_per_byte
 from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
 from weft.runtime.model.batch_order import ENDED
@@ -25,6 +24,7 @@ from weft.runtime.observe.metrics import (
 from weft.runtime.observe.table_progress import table_states
 from weft.runtime.output.ordered_output import Gathered
 from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.state.partition_manifest import StoreTotals
 from weft.stats.heavy import next_heavy
 
 __all__ = ["measure_batch"]

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from weft.runtime.log.partitions import PartitionFile, StoreTotals, moment_of
 from weft.runtime.log.values import Manifest
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.migration import StateMigration, evicted_after, kept_after
 from weft.runtime.queries.visibility import StateFacts
+from weft.runtime.state.partition_manifest import PartitionFile, StoreTotals, moment_of
 from weft.runtime.wire.reports import PartitionsLeft
 
 __all__ = ["facts_of", "migrated_manifest", "next_partitions", "next_stores", "without_tables"]

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 
 from weft.logical.schema import Stream
 from weft.plan.graph import Member
-from weft.runtime.log.partitions import StoreTotals
 from weft.runtime.log.values import Manifest
 from weft.runtime.model.batch_order import Clock
 from weft.runtime.model.columns import FOREVER, micros
 from weft.runtime.model.watermarks import Watermarks, clocks
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import SweepPlan
+from weft.runtime.state.partition_manifest import StoreTotals
 
 __all__ = ["WakeUps", "closable", "until_next"]
 

@@ -19,11 +19,12 @@ from weft.errors import StateError, StatisticsError, WeftError
 from weft.logical.query.window import Rows
 from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.join_plan import store_name
-from weft.runtime.log.checkpoint import BUCKETS, Checkpoint
-from weft.runtime.log.partitions import StoreTotals
+from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
 from weft.runtime.observe.table_progress import TableProgress, table_states
 from weft.runtime.queries.request import QueryRequest
+from weft.runtime.state.partition_manifest import StoreTotals
+from weft.runtime.state.segment_file import BUCKETS
 from weft.stats.known import Known
 from weft.stats.report import StatisticsRow, observed_rows
 from weft.storage.cache import CacheCounts

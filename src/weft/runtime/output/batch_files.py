@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from weft.errors import StateError
 from weft.runtime.log.batch_folder import EXCHANGE
-from weft.runtime.log.checkpoint import BUCKETS
+from weft.runtime.state.segment_file import BUCKETS
 from weft.storage.storage import Memory, Storage, checkpoint_writes
 
 __all__ = ["ResultFiles", "read_file", "read_held", "write_file", "write_held"]

@@ -1,1 +1,1 @@
-"""What a partition remembers between batches: the runs of its stores, and what may be forgotten."""
+"""All that persists of a partition: runs of stores in segments, its manifest, and what may be forgotten."""

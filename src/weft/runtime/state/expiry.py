@@ -9,8 +9,7 @@ from weft.runtime.model.batch_order import UNKNOWN, BatchOrder
 from weft.runtime.model.columns import View, longest, seq_name
 from weft.runtime.model.watermarks import Watermarks
 from weft.runtime.program.store_plans import Lifetime, StorePlan
-from weft.runtime.state.stores import Forget
-from weft.runtime.state.versions import Superseded
+from weft.runtime.state.stores import Forget, Superseded
 
 __all__ = ["forgettable"]
 

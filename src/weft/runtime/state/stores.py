@@ -5,6 +5,10 @@ run or none (design, D5). `settle` keeps the runs few and forgets only rows that
 
 A hop uses a partition through the protocol `State` alone: `PartitionState` has the segments that a manifest names and
 what earlier hops of the same batch added; `HeldState`, for tests, holds all of it in memory.
+
+Of a store that joins with the latest version read (`weft.logical.query.asof`), `kept_versions` keeps of each key the
+newest version before the time up to which rows have left, with all others of its time, and every version from that time
+on: no row that is still to leave, or to come on time, asks for another.
 """
 
 from __future__ import annotations
@@ -19,14 +23,68 @@ import pyarrow as pa
 from weft.bucket.bounds import Bounds
 from weft.bucket.bucket import Bucket, build, column
 from weft.bucket.columns import longs, taken
-from weft.bucket.compiled import Mask
+from weft.bucket.compiled import Longs, Mask
 from weft.bucket.merge import expired, first_to_merge, merge
+from weft.bucket.words import flatten
+from weft.kernels.query_sets.query_set import nonempty, only, sets_of
 from weft.runtime.model.columns import BATCH, full, key_name, values_of
 from weft.runtime.program.store_plans import StorePlan
-from weft.runtime.state.counting import ranks_within
-from weft.runtime.state.versions import Superseded, kept_versions
+from weft.runtime.state.ranks import ranks_within
 
-__all__ = ["FANOUT", "Forget", "HeldState", "State", "is_settled", "make_run", "settle"]
+__all__ = [
+    "FANOUT",
+    "Forget",
+    "HeldState",
+    "State",
+    "Superseded",
+    "is_settled",
+    "kept_versions",
+    "make_run",
+    "settle",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """The versions that a query needs: of each value of ``keys``, columns, the newest before ``clock``, and all later.
+
+    ``slot`` is the query's place in query-sets.
+    """
+
+    slot: int
+    keys: tuple[str, ...]
+    clock: int
+
+
+def kept_versions(
+    batch: pa.RecordBatch, time: str, sets: Sequence[str], needs: Sequence[Superseded], since: int | None
+) -> Mask:
+    """Which rows of a store must be kept: those that some query needs, and those at or after ``since`` for others."""
+    times = longs(column(batch, time))
+    kept: Mask = np.zeros(batch.num_rows, np.bool_) if since is None else times >= since
+    for need in needs:
+        wanted = np.ones(batch.num_rows, np.bool_)
+        if sets:
+            wanted = nonempty(only(sets_of([column(batch, name) for name in sets]), (need.slot,)))
+        kept |= wanted & (times >= need.clock)
+        old = np.flatnonzero(wanted & (times < need.clock))
+        if old.size:
+            groups = _groups(batch, need.keys, old)
+            newest = np.full(int(groups.max()) + 1, np.iinfo(np.int64).min)
+            np.maximum.at(newest, groups, times[old])
+            kept[old[times[old] == newest[groups]]] = True
+    return kept
+
+
+def _groups(batch: pa.RecordBatch, keys: Sequence[str], rows: Longs) -> Longs:
+    """A number for every row that rows with the same key, NULL included, have in common."""
+    groups = np.zeros(rows.size, np.int64)
+    for name in keys:
+        values = flatten(column(batch, name)).take(pa.array(rows)).dictionary_encode().indices
+        codes = values.fill_null(-1).to_numpy().astype(np.int64)
+        _, groups = np.unique(groups * (codes.max() + 2) + codes + 1, return_inverse=True)
+    return groups.astype(np.int64)
+
 
 FANOUT = 4
 

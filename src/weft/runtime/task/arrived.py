@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from weft.runtime.hop.admit import renumbered
 from weft.runtime.model.batch_order import BatchOrder, Count
-from weft.runtime.state.shelf import Underway
+from weft.runtime.state.open_segments import Underway
 from weft.runtime.wire.exchange import SentParcel
 from weft.runtime.wire.messages import Message
 from weft.runtime.wire.notes import HopLeft, TuplesCounted

@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 
 from weft.runtime.hop.interpret import run_hop
 from weft.runtime.hop.outcome import HopOptions, Outcome
-from weft.runtime.log.partitions import PartitionFile, PartitionManifest, StoreTotals
-from weft.runtime.log.segment_files import flush_segments
 from weft.runtime.model.batch_order import BatchOrder, Count
 from weft.runtime.model.watermarks import Watermarks
 from weft.runtime.output.outlet import TaskOutlet
 from weft.runtime.queries.migration import StateMigration, edges_for
 from weft.runtime.state.expiry import forgettable
-from weft.runtime.state.segments import PartitionState
-from weft.runtime.state.shelf import Underway, shelf_of
+from weft.runtime.state.open_segments import Underway, open_segments_of
+from weft.runtime.state.partition import PartitionState
+from weft.runtime.state.partition_manifest import PartitionFile, PartitionManifest, StoreTotals
+from weft.runtime.state.segment_file import flush_segments
 from weft.runtime.state.stores import Forget
 from weft.runtime.task.arrivals import batch_ages
 from weft.runtime.task.arrived import Arrived, ByEdge
@@ -81,15 +81,15 @@ class HopRun:
         yield from self._leave(states, order, fills)
 
     def _state(self, partition: int, fills: frozenset[str] | None) -> PartitionState:
-        job, shelf = self.job, shelf_of(self.job.setup.storage)
-        before = shelf.manifest(partition, job.before.partitions.get(partition))
+        job, segments = self.job, open_segments_of(self.job.setup.storage)
+        before = segments.manifest(partition, job.before.partitions.get(partition))
         underway = self.arrived.underway.get(partition, Underway())
         if job.stays:
             if self.hop == 1:
-                shelf.underway[partition] = Underway()
-            underway = shelf.underway[partition]
+                segments.underway[partition] = Underway()
+            underway = segments.underway[partition]
         runs = before.since(job.before.begun)
-        return PartitionState(shelf, job.number, partition, job.program, before, runs, underway, fills)
+        return PartitionState(segments, job.number, partition, job.program, before, runs, underway, fills)
 
     def _run_in(
         self, partition: int, state: PartitionState, here: ByEdge, order: BatchOrder, outcome: Outcome

@@ -39,7 +39,7 @@ from weft.runtime.hop.outcome import Outcome
 from weft.runtime.output.outlet import TaskOutlet, failures
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.migration import StateMigration
-from weft.runtime.state.shelf import shelf_of
+from weft.runtime.state.open_segments import open_segments_of
 from weft.runtime.state.upgrade import past_rows
 from weft.runtime.task.arrivals import ages_of_rows
 from weft.runtime.task.arrived import Arrived
@@ -207,7 +207,7 @@ def _past(job: Job, task: int) -> Iterator[Message]:
     if job.plan.migration is None:
         return
     migration, program = StateMigration.from_dict(job.plan.migration), job.program
-    batch_order, shelf = stored_order(job), shelf_of(job.setup.storage)
+    batch_order, segments = stored_order(job), open_segments_of(job.setup.storage)
     dealt = Counter({store.identity: task for store in program.stores.values()})
     with TaskOutlet(job, Sender(0, task)) as outlet:
         options = replace(stored_options(job, migration), outlet=outlet)
@@ -215,9 +215,9 @@ def _past(job: Job, task: int) -> Iterator[Message]:
         for partition, read in itertools.product(job.partitions_of(task), migration.reads):
             if not read.is_read_in(partition):
                 continue
-            manifest = shelf.manifest(partition, job.before.partitions.get(partition))
+            manifest = segments.manifest(partition, job.before.partitions.get(partition))
             for run in manifest.since(job.before.begun).get(read.store, ()):
-                rows = shelf.open(partition, run).batch
+                rows = segments.open(partition, run).batch
                 past = past_rows(program, read.alias, rows, run.written, read.users, read.copies)
                 outcome.dealt.clear()
                 route_stored(program, read.alias, past, batch_order, outcome, dealt)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.bucket.bucket import Bucket
-from weft.runtime.log.partitions import StoredRun
-from weft.runtime.state.shelf import Run, Underway
+from weft.runtime.state.open_segments import Run, Underway
+from weft.runtime.state.partition_manifest import StoredRun
 from weft.runtime.wire.encoded_report import EncodedReport
 from weft.runtime.wire.messages import NOTE
 

@@ -19,7 +19,7 @@ from weft.errors import FunctionError, SinkError, SourceError, WeftError
 from weft.kernels.expr.user_functions import CallCounts
 from weft.runtime.hop.census import Census, TooMany
 from weft.runtime.hop.outcome import StepCount
-from weft.runtime.log.partitions import PartitionFile, StoreTotals
+from weft.runtime.state.partition_manifest import PartitionFile, StoreTotals
 from weft.runtime.wire.collected import Collected, RunsFound
 from weft.runtime.wire.encoded_report import EncodedReport, ProtocolError
 from weft.runtime.wire.exchange import Packed, Sender

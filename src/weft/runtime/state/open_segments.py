@@ -18,15 +18,14 @@ import pyarrow as pa
 from weft.bucket import codec
 from weft.bucket.bucket import Bucket
 from weft.errors import StateError
-from weft.runtime.log.ownership import BUCKETS, NEW_DIRECTORY
-from weft.runtime.log.partitions import PartitionFile, PartitionManifest, StoredRun
-from weft.runtime.log.segment_files import padded, read_manifest, write_segment
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
+from weft.runtime.state.partition_manifest import PartitionFile, PartitionManifest, StoredRun
+from weft.runtime.state.segment_file import BUCKETS, RESTORE, padded, read_manifest, write_segment
 from weft.runtime.state.upgrade import upgrade_run
 from weft.storage.storage import Memory, Storage
 
-__all__ = ["Shelf", "Underway", "shelf_of"]
+__all__ = ["OpenSegments", "Underway", "open_segments_of"]
 
 SMALL = 1 << 16  # a run of fewer bytes stays in memory after it is written, and is not mapped
 
@@ -47,13 +46,13 @@ class _Segment:
     """A segment: mapped, if it had to be, and the runs of it that are open, by where they begin."""
 
     data: Any = None
-    mine: tuple[int, ...] | None = None  # the stamp of its file, if this process wrote it
+    stamp: tuple[int, ...] | None = None  # that of its file, if this process wrote it
     open: dict[int, Bucket] = field(default_factory=dict)
     upgraded: dict[int, tuple[ExecutableGraph, Bucket]] = field(default_factory=dict)
 
 
 @dataclass
-class _Partition:
+class _OpenPartition:
     """What is known of a partition: the place of its manifest, the manifest, and all segments that were used."""
 
     file: str = ""
@@ -61,7 +60,7 @@ class _Partition:
     used: set[str] = field(default_factory=set)
 
 
-class Shelf:
+class OpenSegments:
     """The open segments of a storage, by name, and the manifests of partitions.
 
     ``underway`` is what the batch has done so far in each partition whose hops all run in this process. ``deleted`` are
@@ -73,45 +72,45 @@ class Shelf:
         self.underway: dict[int, Underway] = {}
         self.deleted: set[str] = set()
         self._segments: dict[str, _Segment] = {}
-        self._partitions: dict[int, _Partition] = {}
+        self._partitions: dict[int, _OpenPartition] = {}
         self._written: dict[str, PartitionManifest] = {}
 
     def manifest(self, partition: int, file: PartitionFile | None) -> PartitionManifest:
         """The manifest of a partition that the driver's manifest names; what the one before needed is closed."""
-        known = self._partitions.setdefault(partition, _Partition())
+        current = self._partitions.setdefault(partition, _OpenPartition())
         name = "" if file is None else file.name
-        if known.file != name:
+        if current.file != name:
             manifest = PartitionManifest()
             if file is not None:
                 manifest = self._written.get(name) or read_manifest(self.storage, file)
-            for gone in known.used - manifest.segments:
+            for gone in current.used - manifest.segments:
                 self._segments.pop(gone, None)
                 self._written.pop(gone, None)
             self.deleted.clear()
-            self._partitions[partition] = known = _Partition(name, manifest, set(manifest.segments))
-        return known.manifest
+            self._partitions[partition] = current = _OpenPartition(name, manifest, set(manifest.segments))
+        return current.manifest
 
     def open(self, partition: int, run: StoredRun) -> Bucket:
         """A run as it was written."""
         if isinstance(self.storage, Memory):
-            found: Bucket = self.storage.objects[f"{BUCKETS}/{run.segment}"][0][run.offset]
-            return found
+            bucket: Bucket = self.storage.objects[f"{BUCKETS}/{run.segment}"][0][run.offset]
+            return bucket
         segment = self._segment(partition, run.segment)
         if run.offset not in segment.open:
             name = self.storage.locate(f"{BUCKETS}/{run.segment}")
             segment.open[run.offset] = codec.decode(
-                self._bytes(segment, run), verify=segment.mine is None, name=name
+                self._bytes(segment, run), verify=segment.stamp is None, name=name
             )
         return segment.open[run.offset]
 
     def open_for(self, partition: int, run: StoredRun, program: ExecutableGraph, plan: StorePlan) -> Bucket:
         """A run, upgraded for the queries of a program."""
         segment = self._segment(partition, run.segment)
-        known = segment.upgraded.get(run.offset)
-        if known is None or known[0] is not program:
-            known = program, upgrade_run(program, plan, self.open(partition, run), run.written)
-            segment.upgraded[run.offset] = known
-        return known[1]
+        upgraded = segment.upgraded.get(run.offset)
+        if upgraded is None or upgraded[0] is not program:
+            upgraded = program, upgrade_run(program, plan, self.open(partition, run), run.written)
+            segment.upgraded[run.offset] = upgraded
+        return upgraded[1]
 
     def content(self, partition: int, run: StoredRun) -> Any:
         """A run as `write` takes it, if it is to be copied to another segment."""
@@ -129,11 +128,11 @@ class Shelf:
     ) -> PartitionFile:
         """Write a segment of runs as `packed` gives them; ``open_runs`` are in it, and stay open if they are small."""
         file = write_segment(self.storage, name, runs, manifest)
-        self._partitions.setdefault(partition, _Partition()).used.add(name)
+        self._partitions.setdefault(partition, _OpenPartition()).used.add(name)
         if manifest is not None:
             self._written[name] = manifest
         if not isinstance(self.storage, Memory):
-            segment = self._segments[name] = _Segment(mine=_stamp(self._path(name)) or None)
+            segment = self._segments[name] = _Segment(stamp=_stamp(self._path(name)) or None)
             segment.open.update((place.offset, run) for place, run in open_runs if run.bounds.bytes < SMALL)
         return file
 
@@ -159,34 +158,33 @@ class Shelf:
     def _segment(self, partition: int, name: str) -> _Segment:
         if name not in self._segments:
             self._segments[name] = _Segment()
-            self._partitions.setdefault(partition, _Partition()).used.add(name)
+            self._partitions.setdefault(partition, _OpenPartition()).used.add(name)
         return self._segments[name]
 
     def _bytes(self, segment: _Segment, run: StoredRun) -> pa.Buffer:
         where = self.storage.locate(f"{BUCKETS}/{run.segment}")
         if segment.data is None:
             segment.data = self._mapped(run.segment, where)
-            if segment.mine is not None and segment.mine != _stamp(self._path(run.segment)):
-                segment.mine = None  # it is another file by now, which has to be verified
+            if segment.stamp is not None and segment.stamp != _stamp(self._path(run.segment)):
+                segment.stamp = None  # it is another file by now, which has to be verified
         if run.offset + run.length > segment.data.size:
-            raise StateError(f"{where} is cut off", hint=f"restore it from a copy, or {NEW_DIRECTORY}")
+            raise StateError(f"{where} is cut off", hint=RESTORE)
         return segment.data.slice(run.offset, run.length)
 
     def _mapped(self, name: str, where: str) -> pa.Buffer:
-        remedy = f"restore it from a copy, or {NEW_DIRECTORY}"
         path = self._path(name)
         try:
             if path is None:
                 data = self.storage.open_local(f"{BUCKETS}/{name}")
                 if data is None:
-                    raise StateError(f"{where} is missing", hint=remedy)
+                    raise StateError(f"{where} is missing", hint=RESTORE)
                 return data
             if not path.stat().st_size:
-                raise StateError(f"{where} is cut off: it is empty", hint=remedy)
+                raise StateError(f"{where} is cut off: it is empty", hint=RESTORE)
             with pa.memory_map(str(path)) as file:
                 return file.read_buffer()
         except OSError as error:
-            raise StateError(f"{where} cannot be read: {error.strerror or error}", hint=remedy) from error
+            raise StateError(f"{where} cannot be read: {error.strerror or error}", hint=RESTORE) from error
 
     def _path(self, name: str) -> Path | None:
         return self.storage.path(f"{BUCKETS}/{name}")
@@ -197,21 +195,21 @@ def _stamp(path: Path | None) -> tuple[int, ...]:
     try:
         if path is None:
             return ()
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return ()
-    return found.st_size, found.st_mtime_ns, found.st_ino
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
-_SHELVES: dict[Storage, Shelf] = {}
+_BY_STORAGE: dict[Storage, OpenSegments] = {}
 
 
-def shelf_of(storage: Storage) -> Shelf:
-    """The shelf of a storage in this process, which keeps one: that of another storage is dropped."""
+def open_segments_of(storage: Storage) -> OpenSegments:
+    """The open segments of a storage; a process keeps those of one storage, and drops those of the one before."""
     if isinstance(storage, Memory):
-        found: Shelf = storage.objects.setdefault("shelf", Shelf(storage))
-        return found
-    if storage not in _SHELVES:
-        _SHELVES.clear()
-        _SHELVES[storage] = Shelf(storage)
-    return _SHELVES[storage]
+        kept: OpenSegments = storage.objects.setdefault("open segments", OpenSegments(storage))
+        return kept
+    if storage not in _BY_STORAGE:
+        _BY_STORAGE.clear()
+        _BY_STORAGE[storage] = OpenSegments(storage)
+    return _BY_STORAGE[storage]

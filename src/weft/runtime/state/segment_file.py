@@ -21,17 +21,27 @@ from typing import Any
 import pyarrow as pa
 
 from weft.errors import StateError
-from weft.runtime.log.ownership import BUCKETS, NEW_DIRECTORY
-from weft.runtime.log.partitions import PartitionFile, PartitionManifest
+from weft.runtime.state.partition_manifest import PartitionFile, PartitionManifest
 from weft.storage.storage import Memory, Storage, checkpoint_writes
 
-__all__ = ["flush_segments", "padded", "read_manifest", "write_segment"]
+__all__ = [
+    "BUCKETS",
+    "NEW_DIRECTORY",
+    "RESTORE",
+    "flush_segments",
+    "padded",
+    "read_manifest",
+    "write_segment",
+]
+
+BUCKETS = "state/buckets"  # the folder of a log that has the files of state
+NEW_DIRECTORY = "use a new checkpoint directory"
+RESTORE = f"restore it from a copy, or {NEW_DIRECTORY}"  # what to do about a file that is missing or damaged
 
 _MAGIC = b"WEFTSEG\1"
 _TAIL = struct.Struct("<QII8s")  # the manifest's length and CRC, padding, magic
 ALIGNMENT = 64
 _FLUSHES = 16  # files that are flushed at once, which a journal of a file system does together
-_REMEDY = f"restore it from a copy, or {NEW_DIRECTORY}"
 
 
 def write_segment(
@@ -75,19 +85,19 @@ def read_manifest(storage: Storage, file: PartitionFile) -> PartitionManifest:
     """The manifest at the end of a file that the driver's manifest names."""
     entry = f"{BUCKETS}/{file.name}"
     if isinstance(storage, Memory):
-        found: PartitionManifest = storage.objects[entry][1]
-        return found
+        manifest: PartitionManifest = storage.objects[entry][1]
+        return manifest
     end = _end_of(storage, entry)
     if end is None:
-        raise StateError(f"{storage.locate(entry)} is missing", hint=_REMEDY)
+        raise StateError(f"{storage.locate(entry)} is missing", hint=RESTORE)
     size, data = end
     tail = data[-_TAIL.size :]
     length, checksum, _, magic = _TAIL.unpack(tail) if len(tail) == _TAIL.size else (0, 0, 0, b"")
     text = data[len(data) - _TAIL.size - length : len(data) - _TAIL.size]
     if size != file.size or magic != _MAGIC:
-        raise StateError(f"{storage.locate(entry)} is damaged: it was cut off or grew", hint=_REMEDY)
+        raise StateError(f"{storage.locate(entry)} is damaged: it was cut off or grew", hint=RESTORE)
     if not checksum == file.checksum == zlib.crc32(text):
-        raise StateError(f"{storage.locate(entry)} is damaged: its manifest is", hint=_REMEDY)
+        raise StateError(f"{storage.locate(entry)} is damaged: its manifest is", hint=RESTORE)
     return PartitionManifest.from_bytes(text)
 
 
@@ -108,7 +118,7 @@ def _end_of(storage: Storage, entry: str) -> tuple[int, bytes] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise StateError(f"{path} cannot be read: {error.strerror or error}", hint=_REMEDY) from error
+        raise StateError(f"{path} cannot be read: {error.strerror or error}", hint=RESTORE) from error
 
 
 def _last_bytes(data: pa.Buffer) -> bytes:

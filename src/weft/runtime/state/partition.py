@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.bucket.bucket import Bucket
-from weft.runtime.log.partitions import PartitionFile, PartitionManifest, StoredRun, moment_of
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
-from weft.runtime.state.shelf import Run, Shelf, Underway
+from weft.runtime.state.open_segments import OpenSegments, Run, Underway
+from weft.runtime.state.partition_manifest import PartitionFile, PartitionManifest, StoredRun, moment_of
 from weft.runtime.state.stores import Forget, is_settled, settle
 
 __all__ = ["LAG", "PartitionState"]
@@ -40,7 +40,7 @@ class PartitionState:
     nothing is stored before.
     """
 
-    shelf: Shelf
+    open_segments: OpenSegments
     number: int
     partition: int
     program: ExecutableGraph
@@ -88,11 +88,13 @@ class PartitionState:
         if fresh := _fresh(lists):
             name = self._new_name()
             places, packed = self._packed(name, fresh)
-            self.shelf.write(self.partition, name, packed, open_runs=list(zip(places, fresh, strict=True)))
+            self.open_segments.write(
+                self.partition, name, packed, open_runs=list(zip(places, fresh, strict=True))
+            )
             stored = {id(run): place for run, place in zip(fresh, places, strict=True)}
             for runs in lists:
                 runs[:] = [stored.get(id(run), run) for run in runs]
-            self.underway.segments[name] = sum(map(self.shelf.size, packed))
+            self.underway.segments[name] = sum(map(self.open_segments.size, packed))
         return self.underway
 
     def finish(self) -> tuple[PartitionFile | None, PartitionManifest]:
@@ -100,7 +102,7 @@ class PartitionState:
 
         If nothing has changed, nothing is written: there is no new file, and the manifest is the one before.
         """
-        self.shelf.delete(name for since, name in self.before.retired if since + LAG <= self.number)
+        self.open_segments.delete(name for since, name in self.before.retired if since + LAG <= self.number)
         stores = [plan.identity for plan in self.program.stores.values()]
         runs: dict[str, list[Run]] = {store: list(self.runs.get(store, ())) for store in stores}
         runs = {store: found for store, found in (runs | self.underway.settled).items() if found}
@@ -111,9 +113,9 @@ class PartitionState:
         places, packed = self._packed(name, [*fresh, *moved])
         stored = {id(run): place for run, place in zip([*fresh, *moved], places, strict=True)}
         named = {store: tuple(_stored(run, stored) for run in found) for store, found in runs.items()}
-        manifest = self._manifest(name, named, sum(map(self.shelf.size, packed)))
+        manifest = self._manifest(name, named, sum(map(self.open_segments.size, packed)))
         open_runs = list(zip(places, fresh, strict=False))
-        return self.shelf.write(self.partition, name, packed, manifest, open_runs), manifest
+        return self.open_segments.write(self.partition, name, packed, manifest, open_runs), manifest
 
     def _manifest(self, name: str, runs: Mapping[str, tuple[StoredRun, ...]], size: int) -> PartitionManifest:
         """The new manifest, in a file of that name, which has so many bytes of runs itself."""
@@ -139,12 +141,12 @@ class PartitionState:
         packed, places, offset = [], [], 0
         for run in runs:
             if isinstance(run, Bucket):
-                one, written = self.shelf.packed(run), self.number
+                one, written = self.open_segments.packed(run), self.number
             else:
-                one, written = self.shelf.content(self.partition, run), run.written
-            places.append(StoredRun(name, offset, self.shelf.length(one), written, run.bounds))
+                one, written = self.open_segments.content(self.partition, run), run.written
+            places.append(StoredRun(name, offset, self.open_segments.length(one), written, run.bounds))
             packed.append(one)
-            offset += self.shelf.size(one)
+            offset += self.open_segments.size(one)
         return places, packed
 
     def _earlier(self, plan: StorePlan) -> tuple[StoredRun, ...]:
@@ -154,7 +156,7 @@ class PartitionState:
         """A run, upgraded for the graph's queries; where it is stored is remembered."""
         if isinstance(run, Bucket):
             return run
-        bucket = self.shelf.open_for(self.partition, run, self.program, plan)
+        bucket = self.open_segments.open_for(self.partition, run, self.program, plan)
         self._places[id(bucket)] = bucket, run
         return bucket
 
