@@ -25,6 +25,7 @@ from weft.connectors.derived.sink import DerivedSink
 from weft.connectors.derived.source import DerivedCursor
 from weft.connectors.files.parquet_sink import ParquetSink
 from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.log.user_requests import UserRequests
 from weft.runtime.loop.tables import Tables
 
 STEPS: tuple[tuple[type, str], ...] = (
@@ -32,7 +33,7 @@ STEPS: tuple[tuple[type, str], ...] = (
     (Checkpoint, "write_plan"),
     (Checkpoint, "write_blueprint"),
     (Checkpoint, "write_migrated"),
-    (Checkpoint, "write_stop"),
+    (UserRequests, "write_stop"),
     (Checkpoint, "commit"),
     (Checkpoint, "tidy"),
     (Checkpoint, "put"),

@@ -30,7 +30,6 @@ from weft.logical.schema import Schema, Stream
 from weft.plan.graph import CODEC
 from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.resets import resets_asked_for
 from weft.runtime.observe.inspect import inspect
 from weft.service.cli import app
 from weft.testing import LocalRun, reference_join
@@ -316,7 +315,7 @@ def test_a_watermark_that_was_moved_is_set_back(tmp_path: Path, way: str) -> Non
     more(tmp_path, 2)
     run_all(session(tmp_path))
     assert given(tmp_path) == sorted([(1, 1), *((2000 + n, 2000 + n) for n in range(60))], key=str)
-    assert resets_asked_for(Checkpoint.at(tmp_path / "ck").storage) == {}  # and it is done once
+    assert Checkpoint.at(tmp_path / "ck").requests.resets() == {}  # and it is done once
     marks = (Checkpoint.at(tmp_path / "ck").manifest(Checkpoint.at(tmp_path / "ck").last()) or None).marks  # type: ignore[union-attr]
     assert marks["a"] == marks["b"]
 
@@ -407,7 +406,7 @@ def test_a_reset_that_makes_no_sense_is_refused(tmp_path: Path, stream: str, to:
     run_all(made)
     with pytest.raises((CatalogError, StateError), match=said):
         made.reset_watermark(stream, to=to)
-    assert resets_asked_for(Checkpoint.at(tmp_path / "ck").storage) == {}
+    assert Checkpoint.at(tmp_path / "ck").requests.resets() == {}
 
 
 def test_a_checkpoint_in_use_is_refused(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tests.unit.runtime.checkpoints import (
 )
 from weft.errors import StateError
 from weft.runtime.log.checkpoint import FORMAT, Checkpoint
-from weft.runtime.log.record import read_record, write_record
+from weft.runtime.log.entries import read_record, write_record
 from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
 from weft.runtime.observe.inspect import Files, QueryState, StoreState, StreamState, inspect
 from weft.runtime.state.segment_file import BUCKETS

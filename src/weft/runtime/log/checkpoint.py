@@ -15,8 +15,7 @@ it. The entries are:
     blueprints/H.json    the queries and their graph, under the hash of the content
     blobs/H              bytes that the state of a cursor names, under the hash of the content
     state/buckets/       segments, each of which ends in a partition's manifest, and results that are held
-    stops.json           queries that were asked to stop, with the reason and a fingerprint of each
-    requested.json       queries that were asked for while a session ran, until a plan has them
+    requested.json, stops.json, resets.json    what users asked for between batches (`weft.runtime.log.user_requests`)
     statistics.json      what was known of the data, as JSON; without it, it is measured again
 """
 
@@ -33,11 +32,18 @@ from typing import Any
 
 from weft.errors import StateError
 from weft.runtime.log.batch_folder import BatchFolders
-from weft.runtime.log.entries import batch_of, entries_of, entry, is_hash, numbers_of
+from weft.runtime.log.entries import (
+    batch_of,
+    entries_of,
+    entry,
+    is_hash,
+    numbers_of,
+    read_record,
+    write_record,
+)
 from weft.runtime.log.ownership import FORMAT, Ownership
 from weft.runtime.log.plans import Plans
-from weft.runtime.log.record import read_record, write_record
-from weft.runtime.log.requested import RequestedQueries
+from weft.runtime.log.user_requests import UserRequests
 from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
 from weft.runtime.state.segment_file import BUCKETS, NEW_DIRECTORY, RESTORE, read_manifest
 from weft.storage.storage import LocalDisk, Memory, Storage
@@ -60,7 +66,7 @@ class Checkpoint:
         self._ownership = Ownership(storage)
         self._manifests: dict[int, Manifest] = {}  # as they were written
         self._plans = Plans(storage, self._ownership)
-        self.requested = RequestedQueries(storage, self._ownership)
+        self.requests = UserRequests(storage, self._ownership)
         self._pinned: set[str] = set()  # entries that the next plan will name
         self.folders = BatchFolders(storage)  # for what tasks send each other, and put down for the driver
         self._listing = -1  # up to this batch, files are looked for that nothing names
@@ -300,32 +306,6 @@ class Checkpoint:
         if hashlib.blake2b(data, digest_size=16).hexdigest() != name:
             raise StateError(f"{where} is damaged", hint=RESTORE)
         return data
-
-    def stops(self) -> dict[str, tuple[str, str]]:
-        """The queries that were ever asked to stop, each with the reason and its fingerprint.
-
-        Some of them may still be running, until the next batch.
-        """
-        found = read_record(self.storage, "stops.json")
-        if found is None and self._ownership.has("stops"):
-            raise StateError(
-                f"{self.storage.locate('stops.json')} is missing, which says which queries were stopped",
-                hint=RESTORE,
-            )
-        return {name: (why, what) for name, (why, what) in (found or {}).items()}
-
-    def write_stop(self, name: str, reason: str, fingerprint: str) -> None:
-        """Record that a query is to stop, with its fingerprint, since another query may get its name one day."""
-        with self._ownership.held():
-            write_record(self.storage, "stops.json", {**self.stops(), name: (reason, fingerprint)})
-            self._ownership.note("stops")
-
-    def forget_stop(self, name: str) -> None:
-        """Delete the record of a stop, because a query of that name is to run again."""
-        with self._ownership.held():
-            found = self.stops()
-            if found.pop(name, None) is not None:
-                write_record(self.storage, "stops.json", found)
 
     def write_statistics(self, text: str) -> None:
         """Keep what is known of the data (JSON), in place of what was kept before."""

@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from weft.errors import StateError
-from weft.runtime.log.lease import Lease
-from weft.runtime.log.locking import lock_directory, unlock
+from weft.runtime.log.lease import Lease, lock_directory, unlock
 from weft.runtime.log.ownership import Ownership
 from weft.storage.objects import ObjectStorage
 from weft.storage.storage import LocalDisk, Storage

@@ -1,14 +1,20 @@
-"""Who may write a log: a lease with an epoch, taken by one session at a time and renewed while it runs (design, D3).
+"""Who may write a log: a lease with an epoch, taken by one session at a time, and a lock in a directory (design, D3).
 
 Guarantees: an epoch belongs to one session, since its entry is put if absent. A session that has not renewed its lease
 in time writes nothing more before it has looked whether a later epoch was taken; if one was, it stops. Another session
 takes the next epoch at once if the holder has closed the log or its process is gone from this machine; else only when
 it has seen no renewal for as long as a lease lasts, by its own clock, so clocks of machines need not agree. What a
 session puts under a lease that it lost meanwhile is decided by the log's entries, which are put if absent too.
+
+In a directory, `lock_directory` refuses a second session at once. A session holds the lock until it unlocks it or its
+process ends, also if the lock's file is deleted meanwhile: where its file system can do that, the directory itself is
+locked too.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import logging
 import os
@@ -21,10 +27,16 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import StateError
-from weft.runtime.log.record import write_first
+from weft.runtime.log.entries import write_first
 from weft.storage.storage import LocalDisk, Storage
 
-__all__ = ["LEASE_SECONDS", "Lease"]
+__all__ = [
+    "LEASE_SECONDS",
+    "Lease",
+    "lock_directory",
+    "unlock",
+]
+
 
 _LOG = logging.getLogger("weft")
 
@@ -224,3 +236,46 @@ def _began(pid: int) -> str:
         return "" if fields[0] == "Z" else fields[19]  # a zombie has ended
     except (OSError, IndexError):
         return ""
+
+
+_WHOLE = fcntl.LOCK_EX | fcntl.LOCK_NB
+
+
+def lock_directory(root: Path) -> list[int]:
+    """Lock a directory for this session alone, and return the descriptors to give to `unlock`."""
+    taken: list[int] = []
+    try:
+        taken.append(os.open(root / "lock", os.O_RDWR | os.O_CREAT))
+        taken.append(os.open(root, os.O_RDONLY))
+    except OSError as error:
+        unlock(taken)
+        raise StateError(
+            f"{error.filename} cannot be locked: {error.strerror or error}",
+            hint="make it what it was, a file in a directory that this user may write to, or use another checkpoint",
+        ) from None
+    try:
+        fcntl.flock(taken[0], _WHOLE)
+        _lock_folder(taken[1])
+    except OSError:
+        unlock(taken)
+        raise StateError(
+            f"{root} is in use by another session", hint="stop it, or use another checkpoint"
+        ) from None
+    return taken
+
+
+def _lock_folder(descriptor: int) -> None:
+    """Lock a folder, where folders can be locked; raise `BlockingIOError` if another session has locked it."""
+    try:
+        fcntl.flock(descriptor, _WHOLE)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return
+
+
+def unlock(taken: list[int]) -> None:
+    """Release what `lock_directory` took."""
+    while taken:
+        with contextlib.suppress(OSError):
+            os.close(taken.pop())

@@ -16,9 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from weft.errors import StateError
-from weft.runtime.log.lease import Lease
-from weft.runtime.log.locking import lock_directory, unlock
-from weft.runtime.log.record import read_record, write_record
+from weft.runtime.log.entries import read_record, write_record
+from weft.runtime.log.lease import Lease, lock_directory, unlock
 from weft.runtime.state.segment_file import BUCKETS, NEW_DIRECTORY, RESTORE
 from weft.storage.storage import LocalDisk, Memory, Storage
 

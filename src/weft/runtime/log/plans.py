@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from weft.runtime.log.entries import entry
+from weft.runtime.log.entries import entry, read_record
 from weft.runtime.log.ownership import Ownership
-from weft.runtime.log.record import read_record
 from weft.runtime.log.values import BatchPlan
 from weft.storage.storage import Storage
 

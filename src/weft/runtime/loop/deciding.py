@@ -72,9 +72,9 @@ class Decider:
     def begin(self, name: str, request: QueryRequest) -> None:
         """Run a query from the next batch on, which a later session plans if this one ends before."""
         with self.planning:
-            self.log.requested.write(name, request.to_dict(), self.planned)
+            self.log.requests.write_query(name, request.to_dict(), self.planned)
             self.changelog.begin(name, request)
-        self.log.forget_stop(name)  # not before, else one of that name that is to stop might go on
+        self.log.requests.forget_stop(name)  # not before, else one of that name that is to stop might go on
 
     def settle(self, plan: BatchPlan) -> None:
         """Note that a plan is in the log, with all changes that were taken for it."""

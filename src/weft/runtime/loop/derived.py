@@ -79,7 +79,7 @@ class DerivedStreams:
             stops = inner.name in changelog.stopping()
             if changelog.request(inner.name) is None and (stops or not runs):
                 self.open_sink(inner.name, inner.sink, inner.request.query, last)
-                self.log.forget_stop(inner.name)
+                self.log.requests.forget_stop(inner.name)
                 changelog.begin(inner.name, inner.request)
         sources = self.sources(query)
         return [found for name, found in sources.items() if name not in self.config.streams]

@@ -27,7 +27,6 @@ from weft.ports.sink import Sink
 from weft.ports.source import Place, Source
 from weft.ports.table import RegisteredTable
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.resets import apply_resets
 from weft.runtime.log.values import BatchPlan, Manifest, Suspension
 from weft.runtime.loop.attempts import TaskRunner
 from weft.runtime.loop.committing import Committer, Ended, FoundAgain
@@ -45,7 +44,7 @@ from weft.runtime.loop.stream_changes import StreamChanges, describe_streams
 from weft.runtime.loop.tables import Tables
 from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.loop.watching import LateRows, UnfinishedFiles, stop_failed_queries, warn_of_large_keys
-from weft.runtime.loop.watermark_resets import WatermarkResets
+from weft.runtime.loop.watermark_resets import WatermarkResets, apply_resets
 from weft.runtime.observe.log_lines import log_batch
 from weft.runtime.observe.metrics import Backlog, BatchMetrics
 from weft.runtime.observe.progress import History, StateBytes, own_metrics, state_of
@@ -397,7 +396,7 @@ class Loop:
         """Stop a query with the next batch, even if that is run by a later session."""
         request = self.decider.changelog.request(name) or self.active_queries.requests.get(name)
         if request is not None:
-            self.log.write_stop(name, "stopped", request.fingerprint)
+            self.log.requests.write_stop(name, "stopped", request.fingerprint)
             self.decider.changelog.stop(name, "stopped")
             self.wake.set()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from weft.errors import CatalogError, StateError, nearest
@@ -20,7 +21,7 @@ from weft.logical.query.query import Query
 from weft.logical.schema import Stream
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.copying import held
-from weft.runtime.log.resets import Reset, apply_resets, ask_for_reset, forget_resets, resets_asked_for
+from weft.runtime.log.user_requests import Reset
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.model.columns import micros
 from weft.runtime.model.watermarks import connected_streams
@@ -28,7 +29,7 @@ from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.active import ActiveQueries
 from weft.storage.storage import Storage
 
-__all__ = ["WatermarkResets", "reset_stopped"]
+__all__ = ["WatermarkResets", "apply_resets", "reset_stopped"]
 
 Plain = dict[str, dict[str, Any]]
 
@@ -54,8 +55,8 @@ class WatermarkResets:
     def resume(self, last: BatchPlan | None) -> None:
         """Go on with what is in the log and was not taken up by the last plan there."""
         if last is not None and last.resets:
-            forget_resets(self._log.storage, last.resets["asked"])
-        self._waiting = resets_asked_for(self._log.storage)
+            self._log.requests.forget_resets(last.resets["asked"])
+        self._waiting = self._log.requests.resets()
 
     def ask(self, stream: str, to: int) -> None:
         """Have a stream's watermark be a time from the next batch on, even if that is run by a later session."""
@@ -63,7 +64,7 @@ class WatermarkResets:
         timed = [one.name for one in self._streams.values() if _has_watermark(one)]
         check_reset(stream, to, timed, _queries(active), before)
         with self._lock:
-            self._waiting[stream] = ask_for_reset(self._log.storage, stream, to)
+            self._waiting[stream] = self._log.requests.write_reset(stream, to)
         self._wake()
 
     @property
@@ -89,9 +90,27 @@ class WatermarkResets:
         if plan.resets:
             done = plan.resets["asked"]
             with self._lock:
-                forget_resets(self._log.storage, done)
+                self._log.requests.forget_resets(done)
                 self._waiting = {n: one for n, one in self._waiting.items() if done.get(n) != one.asked}
         return apply_resets(before, plan.resets)
+
+
+def apply_resets(before: Manifest, resets: Mapping[str, Mapping[str, Any]]) -> Manifest:
+    """The manifest that a batch begins with, given the ``resets`` of its plan; None makes a watermark unknown."""
+    marks = resets.get("marks", {})
+    if not marks:
+        return before
+
+    def of_others(by_stream: Mapping[str, Any]) -> dict[str, Any]:
+        return {stream: value for stream, value in by_stream.items() if stream not in marks}
+
+    return replace(
+        before,
+        marks={stream: mark for stream, mark in {**before.marks, **marks}.items() if mark is not None},
+        newest=of_others(before.newest),
+        moved=of_others(before.moved),
+        proven=of_others(before.proven),
+    )
 
 
 def _queries(active: ActiveQueries) -> dict[str, Query]:
@@ -183,4 +202,4 @@ def reset_stopped(storage: Storage, stream: str, to: int) -> None:
         active = ActiveQueries.read(log, before.blueprint)
         timed = [name for name, one in known.items() if one[1] and one[2:] != ["table"]]
         check_reset(stream, to, timed, _queries(active), before)
-        ask_for_reset(storage, stream, to)
+        log.requests.write_reset(stream, to)

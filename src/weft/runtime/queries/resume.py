@@ -67,9 +67,11 @@ def resume_from_log(
     last = active[-1]
     requests = {name: one for active_queries in active for name, one in active_queries.requests.items()}
     sinks = {name: _known_sink(log, name, one, queries, restore) for name, one in requests.items()}
-    stops = log.stops()
+    stops = log.requests.stops()
     begin = {name: given for name, given in queries.items() if _is_new(name, given[0], last, stops)}
-    asked = {name: QueryRequest.from_dict(one) for name, one in log.requested.waiting(number - 1).items()}
+    asked = {
+        name: QueryRequest.from_dict(one) for name, one in log.requests.waiting_queries(number - 1).items()
+    }
     _check_readable(log, asked, streams)
     begin |= {
         name: (request, _known_sink(log, name, request, queries, restore))
