@@ -44,7 +44,7 @@ from weft.connectors.kafka.fetch import collector_at_rest, read_range
 from weft.connectors.kafka.options import KafkaOptions
 from weft.connectors.kafka.records import Origin, decode_messages
 from weft.connectors.kafka.sink_values import json_values
-from weft.connectors.kafka.value_format import ValueFormat
+from weft.connectors.kafka.values import ValueFormat
 from weft.errors import ConfigError
 from weft.logical.schema import Schema
 from weft.service.maven import cache, fetch_files

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Any
 from weft.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from weft.connectors.console import to_console
     from weft.connectors.delta.sink import to_delta
     from weft.connectors.delta.table import delta
     from weft.connectors.files.parquet_sink import to_parquet
     from weft.connectors.files.source import files
-    from weft.connectors.foreach import foreach_batch
     from weft.connectors.formats.dead_letters import DeadLetterLimit
     from weft.connectors.generate.drift import Dial, drifting
     from weft.connectors.generate.rate import choice, rate, sequence, timestamps, uniform, zipf
     from weft.connectors.iceberg.sink import to_iceberg
     from weft.connectors.kafka.sink import to_kafka
     from weft.connectors.kafka.source import kafka
+    from weft.connectors.memory.console import to_console
     from weft.connectors.memory.count import to_count
+    from weft.connectors.memory.foreach import foreach_batch
     from weft.connectors.memory.recent import to_recent
     from weft.connectors.memory.sink import to_memory
     from weft.connectors.postgres.sink import to_postgres
@@ -116,14 +116,14 @@ _HOMES = {
     "delta": "weft.connectors.delta.table",
     "drifting": "weft.connectors.generate.drift",
     "files": "weft.connectors.files.source",
-    "foreach_batch": "weft.connectors.foreach",
+    "foreach_batch": "weft.connectors.memory.foreach",
     "from_": "weft.sql.builder",
     "kafka": "weft.connectors.kafka.source",
     "rate": "weft.connectors.generate.rate",
     "select": "weft.sql.builder",
     "sequence": "weft.connectors.generate.rate",
     "timestamps": "weft.connectors.generate.rate",
-    "to_console": "weft.connectors.console",
+    "to_console": "weft.connectors.memory.console",
     "to_count": "weft.connectors.memory.count",
     "to_delta": "weft.connectors.delta.sink",
     "to_iceberg": "weft.connectors.iceberg.sink",

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from tests.unit.avro.random_avro import encoded
+from tests.unit.connectors.kafka.avro.random_avro import encoded
 from weft.connectors.kafka.registry import RegistryOptions, SchemaRegistry
 from weft.errors import ConfigError, SourceError
 from weft.runtime.spark.java import find_java

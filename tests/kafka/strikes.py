@@ -12,7 +12,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from weft.connectors.kafka import transactions as kafka_transactions
+from weft.connectors.kafka import sink as kafka_transactions
 from weft.service.kafka_broker import Broker
 
 __all__ = ["MOMENTS", "Strikes", "struck"]

@@ -13,7 +13,7 @@ import pytest
 from tests.kafka.registry import Registry, framed
 from tests.kafka.topics import Topics, json_values
 from weft.connectors.kafka.avro import parse_schema
-from weft.connectors.kafka.registry_values import plain_avro
+from weft.connectors.kafka.values import plain_avro
 from weft.logical.schema import Schema
 from weft.service.kafka_broker import Broker
 

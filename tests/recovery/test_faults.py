@@ -12,7 +12,7 @@ import pytest
 from tests.equivalence.merging import random_merging
 from tests.recovery.fault_story import Story
 from tests.shares import seeds
-from weft.connectors.files import taken_files as taken
+from weft.connectors.files import cursor as taken
 
 STORIES = 8
 CHAPTERS = 6  # faults of one story

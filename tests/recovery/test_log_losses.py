@@ -11,7 +11,7 @@ import pytest
 
 from tests.recovery.fault_story import BreakOffError
 from tests.recovery.fault_world import FORMATS, Hook, World
-from weft.connectors.files import taken_files as taken
+from weft.connectors.files import cursor as taken
 from weft.errors import SourceError, StateError, WeftError
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from weft.connectors.frames.frame_query import FrameCursor
-from weft.connectors.frames.source import DataFrameSource, dataframe
+from weft.connectors.frames.source import DataFrameSource, FrameCursor, dataframe
 from weft.errors import SourceError
 from weft.ports.source import MemoryBlobs, Place
 

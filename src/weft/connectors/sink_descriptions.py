@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from weft.connectors.console import to_console
 from weft.connectors.delta.sink import DeltaSink
 from weft.connectors.derived.sink import DerivedSink
 from weft.connectors.files.parquet_objects import ObjectParquetSink
 from weft.connectors.files.parquet_sink import ParquetSink
 from weft.connectors.iceberg.sink import to_iceberg
 from weft.connectors.kafka.sink import kafka_sink
+from weft.connectors.memory.console import to_console
 from weft.connectors.memory.count import to_count
 from weft.connectors.memory.recent import to_recent
 from weft.connectors.memory.sink import to_memory
@@ -26,7 +26,14 @@ from weft.logical.query.ordering import Ordering
 from weft.ports.sink import Sink
 from weft.storage.uris import is_object_uri
 
-__all__ = ["describe_sink", "make_sink", "place_of", "portable_description", "same_place", "sink_for"]
+__all__ = [
+    "describe_sink",
+    "make_sink",
+    "place_of",
+    "portable_description",
+    "same_place",
+    "sink_for",
+]
 
 
 Description: TypeAlias = "dict[str, object]"

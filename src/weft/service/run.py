@@ -20,9 +20,9 @@ from threading import Event
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from weft.connectors.console import ConsoleSink
 from weft.connectors.files.source import FilesSource
 from weft.connectors.generate.rate import RateSource
+from weft.connectors.memory.console import ConsoleSink
 from weft.connectors.sink_descriptions import place_of
 from weft.errors import QueryError, WeftError
 from weft.logical.outer.waiting import check_closing

@@ -18,7 +18,12 @@ from weft.errors import ConfigError
 from weft.storage.objects import ObjectStorage, delta_options
 from weft.storage.uris import is_object_uri
 
-__all__ = ["DeltaPlace", "DirectoryPlace", "ObjectPlace", "TableFile", "place_at"]
+__all__ = [
+    "DeltaPlace",
+    "ObjectPlace",
+    "TableFile",
+    "place_at",
+]
 
 
 class TableFile(Protocol):

@@ -23,13 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from weft.connectors.delta.checks import check_partition_columns, check_table
-from weft.connectors.delta.files import DeltaFile, DeltaPart, read_part
+from weft.connectors.common import Replays, as_table, check_columns, load_extra
+from weft.connectors.delta.files import DeltaFile, DeltaPart, check_partition_columns, check_table, read_part
 from weft.connectors.delta.places import DeltaPlace, place_at
 from weft.connectors.files.object_upload import NamedPart
-from weft.connectors.libraries import check_columns, load_extra
-from weft.connectors.replays import Replays
-from weft.connectors.rows import as_table
 from weft.errors import SinkError, StateError
 from weft.logical.arguments import checked
 from weft.ports.sink import Rows
@@ -40,7 +37,10 @@ from weft.storage.uris import is_object_uri, normal_place
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-__all__ = ["DeltaSink", "to_delta"]
+__all__ = [
+    "DeltaSink",
+    "to_delta",
+]
 
 _LOG = logging.getLogger("weft")
 _FILES_TO_COMPACT = 32  # files that were added since the last compaction

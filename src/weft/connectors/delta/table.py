@@ -21,7 +21,10 @@ from weft.logical.schema import Schema, SchemaLike, schema_of
 from weft.storage.objects import delta_options, delta_reason
 from weft.storage.uris import is_object_uri, normal_place
 
-__all__ = ["DeltaReader", "delta"]
+__all__ = [
+    "DeltaReader",
+    "delta",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,9 @@ from weft.ports.sink import Rows
 from weft.storage.places import storage_at
 from weft.storage.storage import Storage
 
-__all__ = ["DerivedSink"]
+__all__ = [
+    "DerivedSink",
+]
 
 _PART, _LIST = ".arrow", ".json"
 

@@ -19,7 +19,10 @@ from weft.logical.schema import Schema
 from weft.ports.source import BadRow, Offer, Part, Place
 from weft.storage.places import storage_at
 
-__all__ = ["DerivedCursor", "DerivedSource"]
+__all__ = [
+    "DerivedCursor",
+    "DerivedSource",
+]
 
 _LIST = ".json"
 

@@ -17,7 +17,10 @@ from typing import Any
 from weft.errors import SourceError
 from weft.ports.source import Part
 
-__all__ = ["Cleaner", "check_archive"]
+__all__ = [
+    "Cleaner",
+    "check_archive",
+]
 
 _LOGGER = logging.getLogger("weft")
 

@@ -13,7 +13,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = ["hold_equal_rows"]
+__all__ = [
+    "hold_equal_rows",
+]
 
 _BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 

@@ -18,10 +18,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from weft.connectors.files.opening import LEADS_OUT, is_within, why_no_file
+from weft.connectors.files.checks import LEADS_OUT, is_within, why_no_file
 from weft.errors import SourceError
 
-__all__ = ["Listing", "is_passed_over", "name_matcher"]
+__all__ = [
+    "Listing",
+    "is_passed_over",
+    "name_matcher",
+]
 
 _BEING_WRITTEN = (".tmp", ".inprogress", "._copying_")
 _LIST_AGAIN = 60.0  # seconds after which a folder is listed even though it seems not to have changed

@@ -13,16 +13,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from weft.connectors.files.cursor import TakenNames
 from weft.connectors.files.listing import is_passed_over, name_matcher
 from weft.connectors.files.parts import estimate_bytes, rows_of
-from weft.connectors.files.taken_files import TakenNames
-from weft.connectors.formats.csv_records import CsvOptions
+from weft.connectors.formats.csv import CsvOptions
 from weft.connectors.formats.records import BadRecord, Decoded, SourceFile, Target
 from weft.errors import SourceError
 from weft.ports.source import Offer, Part, Place
 from weft.storage.objects import ObjectStatus, ObjectStorage
 
-__all__ = ["ObjectCursor", "ObjectFolder"]
+__all__ = [
+    "ObjectCursor",
+    "ObjectFolder",
+]
 
 _LOOK_AGAIN = 1.0  # seconds between two listings
 _MOST_OBJECTS = 4096  # in one offer

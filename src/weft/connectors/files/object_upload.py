@@ -13,7 +13,10 @@ import pyarrow as pa
 from weft.ports.sink import PartWriter
 from weft.storage.objects import ObjectStorage
 
-__all__ = ["NamedPart", "ObjectFile"]
+__all__ = [
+    "NamedPart",
+    "ObjectFile",
+]
 
 
 class ObjectFile:

@@ -23,15 +23,17 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from weft.connectors.common import as_table
 from weft.connectors.files import file_system as files
 from weft.connectors.files.object_upload import NamedPart, ObjectFile
 from weft.connectors.files.parquet_sink import check_form
-from weft.connectors.rows import as_table
 from weft.errors import SinkError, StateError
 from weft.ports.sink import Rows
 from weft.storage.objects import ObjectStorage
 
-__all__ = ["ObjectParquetPart", "ObjectParquetSink"]
+__all__ = [
+    "ObjectParquetSink",
+]
 
 _FORMAT = 1
 _DIGITS = 10

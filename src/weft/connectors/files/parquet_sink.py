@@ -32,9 +32,9 @@ from typing import TYPE_CHECKING, overload
 
 import pyarrow as pa
 
+from weft.connectors.common import as_table
 from weft.connectors.files import file_system as files
 from weft.connectors.files.equal_rows import hold_equal_rows
-from weft.connectors.rows import as_table
 from weft.errors import SinkError, nearest
 from weft.logical.arguments import checked
 from weft.ports.sink import Rows
@@ -44,7 +44,12 @@ from weft.storage.uris import is_object_uri, normal_place
 if TYPE_CHECKING:
     from weft.connectors.files.parquet_objects import ObjectParquetSink
 
-__all__ = ["ParquetPart", "ParquetSink", "check_form", "to_parquet"]
+__all__ = [
+    "ParquetPart",
+    "ParquetSink",
+    "check_form",
+    "to_parquet",
+]
 
 _COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
 _FORMAT = 1

@@ -18,15 +18,14 @@ from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 
+from weft.connectors.files.checks import open_file
 from weft.connectors.files.cleaning import check_archive
 from weft.connectors.files.cursor import FileCursor, FileRules
 from weft.connectors.files.listing import Listing, name_matcher
 from weft.connectors.files.object_files import ObjectCursor, ObjectFolder
-from weft.connectors.files.opening import open_file
-from weft.connectors.files.parts import read_part
+from weft.connectors.files.parts import FORMATS, read_part
 from weft.connectors.formats.conform import weft_type
-from weft.connectors.formats.csv_records import CsvOptions
-from weft.connectors.formats.decode import FORMATS
+from weft.connectors.formats.csv import CsvOptions
 from weft.connectors.formats.parquet import DAMAGE, arrow_file_schema, parquet_schema
 from weft.connectors.formats.records import Decoded, Target
 from weft.connectors.frames.source import DataFrameSource
@@ -40,7 +39,12 @@ from weft.logical.schema import DataType, Field, Schema, SchemaLike, schema_of
 from weft.ports.source import Cursor, Part, Place
 from weft.storage.uris import is_object_uri, normal_place
 
-__all__ = ["FilesSource", "Source", "files", "is_local", "local_path"]
+__all__ = [
+    "FilesSource",
+    "Source",
+    "files",
+    "local_path",
+]
 
 _RULES = ("unfinished_after", "missing", "clean", "archive")
 _COMMON = ("glob", "recursive", *_RULES)

@@ -14,14 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weft.connectors.formats.columns import Column, Mask, match_columns
+from weft.connectors.formats.columns import Column, Mask, as_text, match_columns
 from weft.connectors.formats.records import SourceFile, Target
-from weft.connectors.formats.texts import as_text
 from weft.errors import SourceError
 from weft.kernels.expr.arrow import TIMESTAMP, arrow_type
 from weft.logical.schema import DataType
 
-__all__ = ["check_types", "conform", "weft_type"]
+__all__ = [
+    "check_types",
+    "conform",
+    "weft_type",
+]
 
 
 def check_types(found: pa.Schema, target: Target, file: SourceFile) -> list[int]:

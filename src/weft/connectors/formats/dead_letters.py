@@ -17,7 +17,11 @@ from weft.logical.arguments import check_fields
 from weft.storage.places import storage_at
 from weft.storage.storage import Storage
 
-__all__ = ["DeadLetterBox", "DeadLetterLimit", "DeadLetters"]
+__all__ = [
+    "DeadLetterBox",
+    "DeadLetterLimit",
+    "DeadLetters",
+]
 
 
 @dataclass(frozen=True, slots=True)

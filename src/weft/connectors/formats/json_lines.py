@@ -22,14 +22,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from weft.connectors.formats.columns import Column, assemble, locate_bad_rows
-from weft.connectors.formats.lines import RETURN, Positions, Spans, as_bytes, line_ends, spans_between
-from weft.connectors.formats.records import Decoded, SourceFile, Target
-from weft.connectors.formats.texts import doubles_to, integers_to, read_texts
+from weft.connectors.formats.columns import (
+    Column,
+    assemble,
+    doubles_to,
+    integers_to,
+    locate_bad_rows,
+    read_texts,
+)
+from weft.connectors.formats.records import (
+    RETURN,
+    Decoded,
+    Positions,
+    SourceFile,
+    Spans,
+    Target,
+    as_bytes,
+    line_ends,
+    spans_between,
+)
 from weft.kernels.expr.arrow import arrow_type
 from weft.logical.schema import DataType, Field
 
-__all__ = ["decode_json"]
+__all__ = [
+    "decode_json",
+]
 
 _FEW = 128  # lines that are looked at one by one
 _BLOCK = 1 << 20  # bytes that stay in the cache between parsing and conversion

@@ -22,7 +22,11 @@ from weft.logical.schema import DataType
 if TYPE_CHECKING:
     from weft.connectors.generate.rate import Kind, Numbers
 
-__all__ = ["Dial", "Drifting", "drifting"]
+__all__ = [
+    "Dial",
+    "Drifting",
+    "drifting",
+]
 
 
 class Dial:

@@ -21,11 +21,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from weft.connectors.libraries import check_columns, load_extra
-from weft.connectors.replays import Replays
-from weft.connectors.retries import Patience
-from weft.connectors.rows import as_table
-from weft.connectors.secrets import SecretText
+from weft.connectors.common import Patience, Replays, SecretText, as_table, check_columns, load_extra
 from weft.errors import SinkError, WeftError
 from weft.logical.arguments import checked
 from weft.ports.sink import Rows
@@ -34,7 +30,10 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-__all__ = ["IcebergSink", "to_iceberg"]
+__all__ = [
+    "IcebergSink",
+    "to_iceberg",
+]
 
 _PATIENCE = 60.0  # seconds for a commit that other writers are faster than, or a catalog that is away
 _SECRET = re.compile(r"password|secret|token|credential|access-key", re.IGNORECASE)

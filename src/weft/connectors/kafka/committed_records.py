@@ -1,7 +1,9 @@
-"""What readers of committed records see of a topic, for the one who writes to it.
+"""Which records of a topic are visible to consumers that read only committed records, as the sink needs to know it.
 
-Guarantees: nothing is changed by looking. A topic is *open* where a partition has records that readers of committed
-ones do not reach yet, because a transaction before them has not ended in that partition.
+Kafka shows such consumers the records of a partition up to the first transaction that is still open there, and no
+further. After a failure the sink asks three things: where each partition ends (`TopicView.ends`), whether consumers
+reach that far or an open transaction stops them before it (`wait_until_seen`), and which records they see between two
+offsets (`records`); what of its batch is missing there, it sends again (`without`). Nothing here changes the topic.
 """
 
 from __future__ import annotations
@@ -16,7 +18,13 @@ from typing import Any, TypeAlias
 from weft.connectors.kafka.options import KafkaOptions, load_client
 from weft.errors import SinkError
 
-__all__ = ["BatchMark", "Ends", "Records", "TopicView", "without"]
+__all__ = [
+    "BatchMark",
+    "Ends",
+    "Records",
+    "TopicView",
+    "without",
+]
 
 _ANSWER = 30.0  # seconds that brokers may take for one answer
 _POLLS = (0.002, 0.1)  # seconds between two looks, at first and at most

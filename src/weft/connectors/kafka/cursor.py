@@ -23,7 +23,13 @@ from weft.connectors.kafka.records import Origin
 from weft.errors import SourceError
 from weft.ports.source import Offer, Part, Place
 
-__all__ = ["MADE_AGAIN", "KafkaCursor", "ReadRules", "Starting", "parts_between"]
+__all__ = [
+    "MADE_AGAIN",
+    "KafkaCursor",
+    "ReadRules",
+    "Starting",
+    "parts_between",
+]
 
 _LOG = logging.getLogger("weft")
 

@@ -23,7 +23,11 @@ from weft.connectors.kafka.options import KafkaOptions, load_client
 from weft.connectors.kafka.records import Message, Origin
 from weft.errors import SourceError
 
-__all__ = ["collector_at_rest", "is_topic", "read_range"]
+__all__ = [
+    "collector_at_rest",
+    "is_topic",
+    "read_range",
+]
 
 _MOST_OPEN = 16
 _AT_ONCE = 1 << 16  # records that are asked of a client in one call

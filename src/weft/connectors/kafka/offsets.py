@@ -19,7 +19,11 @@ from typing import Any
 from weft.connectors.kafka.options import KafkaOptions, load_client
 from weft.errors import SourceError
 
-__all__ = ["OffsetWatch", "TopicOffsets", "topic_id"]
+__all__ = [
+    "OffsetWatch",
+    "TopicOffsets",
+    "topic_id",
+]
 
 _INTERVAL = 0.03  # seconds between two questions for ends
 _RARELY = 5.0  # seconds between two questions for partitions and their beginnings

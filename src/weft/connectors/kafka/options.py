@@ -18,7 +18,13 @@ from typing import Any
 
 from weft.errors import WeftError, nearest
 
-__all__ = ["KafkaOptions", "is_reference", "kafka_options", "load_client", "resolve_secret"]
+__all__ = [
+    "KafkaOptions",
+    "is_reference",
+    "kafka_options",
+    "load_client",
+    "resolve_secret",
+]
 
 _SECRET = re.compile(r"password|passphrase|secret|(^|\.)key(\.|$)|oauthbearer\.config|token$")
 _REFERENCE = re.compile(r"(env|file):(.+)", re.DOTALL)

@@ -17,16 +17,20 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from weft.connectors.formats.columns import Column, assemble
+from weft.connectors.formats.columns import Column, as_text, assemble
 from weft.connectors.formats.records import BadRecord, Decoded, Target
-from weft.connectors.formats.texts import as_text
-from weft.connectors.kafka.value_format import ValueFormat
-from weft.connectors.kafka.values import DecodedValues
+from weft.connectors.kafka.values import DecodedValues, ValueFormat
 from weft.errors import SourceError
 from weft.kernels.expr.arrow import arrow_type
 from weft.logical.schema import Field, Schema
 
-__all__ = ["METADATA", "Message", "Origin", "check_schema", "decode_messages", "value_fields"]
+__all__ = [
+    "Message",
+    "Origin",
+    "check_schema",
+    "decode_messages",
+    "value_fields",
+]
 
 _ASKED = 256  # so many records of a part, about, are asked when they came
 METADATA: Mapping[str, tuple[str, ...]] = {  # with the types that each may be declared with

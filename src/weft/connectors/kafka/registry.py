@@ -25,7 +25,13 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_ope
 from weft.connectors.kafka.options import is_reference, resolve_secret
 from weft.errors import WeftError, nearest
 
-__all__ = ["RegisteredSchema", "RegistryOptions", "SchemaRegistry", "registry_options", "schema_text"]
+__all__ = [
+    "RegisteredSchema",
+    "RegistryOptions",
+    "SchemaRegistry",
+    "registry_options",
+    "schema_text",
+]
 
 _OPTIONS = ("registry_user", "registry_password", "registry_token", "registry_ca")
 _SECRETS = ("registry_password", "registry_token")

@@ -19,14 +19,17 @@ from weft.connectors.kafka.fetch import collector_at_rest, is_topic, read_range
 from weft.connectors.kafka.options import KafkaOptions, kafka_options
 from weft.connectors.kafka.records import Origin, check_schema, decode_messages, value_fields
 from weft.connectors.kafka.registry import registry_options, schema_text
-from weft.connectors.kafka.value_format import ValueFormat
+from weft.connectors.kafka.values import ValueFormat
 from weft.errors import SourceError, nearest
 from weft.logical.arguments import checked
 from weft.logical.query.window import parse_duration
 from weft.logical.schema import Schema, SchemaLike, schema_of
 from weft.ports.source import Part, Place
 
-__all__ = ["KafkaSource", "kafka"]
+__all__ = [
+    "KafkaSource",
+    "kafka",
+]
 
 _EXPIRED = ("error", "skip")
 

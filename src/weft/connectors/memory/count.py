@@ -10,10 +10,13 @@ import threading
 
 import pyarrow as pa
 
-from weft.connectors.rows import as_table
+from weft.connectors.common import as_table
 from weft.ports.sink import Rows
 
-__all__ = ["CountSink", "to_count"]
+__all__ = [
+    "CountSink",
+    "to_count",
+]
 
 
 class CountSink:

@@ -19,12 +19,16 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from weft.connectors.rows import as_table
+from weft.connectors.common import as_table
 from weft.errors import SinkError
 from weft.logical.arguments import checked
 from weft.ports.sink import Rows
 
-__all__ = ["RecentPage", "RecentSink", "to_recent"]
+__all__ = [
+    "RecentPage",
+    "RecentSink",
+    "to_recent",
+]
 
 _LOG = logging.getLogger("weft")
 

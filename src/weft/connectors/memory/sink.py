@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from weft.bucket.memory_limits import bytes_of, machine_memory
-from weft.connectors.rows import as_table
+from weft.connectors.common import as_table
 from weft.errors import ResultLimitError, SinkError
 from weft.logical.arguments import checked
 from weft.ports.sink import Rows
@@ -22,7 +22,10 @@ from weft.ports.sink import Rows
 if TYPE_CHECKING:
     from weft.ports.punctuation import Punctuations
 
-__all__ = ["MemorySink", "to_memory"]
+__all__ = [
+    "MemorySink",
+    "to_memory",
+]
 
 
 class MemorySink:

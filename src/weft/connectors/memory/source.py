@@ -24,7 +24,9 @@ from weft.kernels.expr.arrow import TIMESTAMP
 from weft.logical.schema import SchemaLike, schema_of
 from weft.ports.source import Offer, Part, Place
 
-__all__ = ["TableCursor", "TableSource"]
+__all__ = [
+    "TableSource",
+]
 
 _LIVE: WeakValueDictionary[int, TableSource] = WeakValueDictionary()
 _NUMBERS = count()

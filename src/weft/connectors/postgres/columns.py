@@ -1,19 +1,31 @@
-"""Columns as PostgreSQL takes them: types of tables, and whole tables as the text that COPY reads.
+"""Columns as PostgreSQL takes them: types, whole tables as the text that COPY reads, and what a table must have.
 
 Guarantees: every value arrives as it is, texts with quotes, line breaks and NULLs among them. A text with a zero
-character, which PostgreSQL cannot hold, is refused by the server, and with it the batch.
+character, which PostgreSQL cannot hold, is refused by the server, and with it the batch. What a table lacks is an error
+that names the column, the right or the address that does not fit; nothing is written then.
 """
 
 from __future__ import annotations
 
 import io
+import re
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-__all__ = ["column_type", "copy_text", "wider_types"]
+from weft.errors import SinkError
+
+__all__ = [
+    "check_address",
+    "check_kind",
+    "check_table_columns",
+    "column_type",
+    "copy_text",
+]
+
 
 # The types a column is made with, and further ones that hold every value of it.
 _TYPES: tuple[tuple[pa.DataType, str, tuple[str, ...]], ...] = (
@@ -82,3 +94,60 @@ def _hex_texts(chunk: pa.BinaryArray) -> pa.StringArray:
     texts = pa.StringArray.from_buffers(len(chunk), starts.buffers()[1], pa.py_buffer(digits))
     found = pc.binary_join_element_wise(pa.scalar("\\x"), texts, "")
     return pc.if_else(chunk.is_valid(), found, pa.scalar(None, pa.string()))
+
+
+_ADDRESS = re.compile(r"(?P<jdbc>jdbc:)?(?P<kind>[a-z][\w.-]*)(?P<driver>\+\w+)?:(?(jdbc)|//)", re.IGNORECASE)
+_TABLES = ("r", "p", "f")  # tables, partitioned and foreign ones, in the words of pg_class
+
+
+def check_address(connection: str) -> None:
+    """Refuse the address of another kind of database; what else a connection has to be, the client knows."""
+    found = _ADDRESS.match(connection)
+    if found is None or (kind := found["kind"].lower()) in ("env", "file"):
+        return
+    if kind not in ("postgresql", "postgres"):
+        raise SinkError(
+            f"to_postgres: the connection is to {kind}, and only PostgreSQL can be written to",
+            hint="for others use weft.foreach_batch, and note the batch's number in the transaction that adds its rows",
+        )
+    if found["jdbc"] or found["driver"]:
+        raise SinkError(
+            f"to_postgres: a connection that begins with {found[0]} is for another client",
+            hint="begin it with postgresql://",
+        )
+
+
+def check_kind(table: str, kind: str, may_insert: bool, may_update: bool, *, merged: bool) -> None:
+    """Refuse what is no table, and one whose rows the user must not add to, or must not change if rows are merged."""
+    if kind not in _TABLES:
+        raise SinkError(
+            f"to_postgres: {table} is not a table", hint="write to a table, and not to a view of it"
+        )
+    if not may_insert or (merged and not may_update):
+        rights = "INSERT, SELECT and UPDATE" if merged else "INSERT"
+        raise SinkError(
+            f"to_postgres: the user of the connection lacks rights on the table {table}",
+            hint=f"GRANT {rights.replace(' and', ',')} ON {table} TO …",
+        )
+
+
+def check_table_columns(place: str, schema: pa.Schema, there: Mapping[str, tuple[str, bool]]) -> None:
+    """Refuse a table whose columns do not hold the results; ``there`` has their types and whether a value is needed."""
+    for column in schema:
+        if column.name not in there:
+            raise SinkError(
+                f"to_postgres: the results have a column {column.name}, the table {place} has none",
+                hint=f"its columns are {', '.join(there)}: fit the query to them, or write to another table",
+            )
+        wanted, found = column_type(column.type), there[column.name][0]
+        if found not in (wanted, *wider_types(column.type)):
+            raise SinkError(
+                f"to_postgres: column {column.name} of the table {place} has the type {found}, results {wanted}",
+                hint="CAST it in the query, or write to another table",
+            )
+    needed = [name for name, (_, required) in there.items() if required and name not in schema.names]
+    if needed:
+        raise SinkError(
+            f"to_postgres: the table {place} needs a value for {needed[0]}, the results have none",
+            hint="select it in the query, or give the column a default",
+        )

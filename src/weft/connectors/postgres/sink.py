@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from weft.connectors.libraries import check_columns, load_extra
-from weft.connectors.postgres.checks import check_address, check_kind, check_table_columns
-from weft.connectors.postgres.columns import column_type, copy_text
-from weft.connectors.replays import Replays
-from weft.connectors.retries import Patience
-from weft.connectors.rows import as_table
-from weft.connectors.secrets import SecretText
+from weft.connectors.common import Patience, Replays, SecretText, as_table, check_columns, load_extra
+from weft.connectors.postgres.columns import (
+    check_address,
+    check_kind,
+    check_table_columns,
+    column_type,
+    copy_text,
+)
 from weft.errors import SinkError
 from weft.logical.arguments import checked
 from weft.ports.sink import Rows
@@ -36,7 +37,10 @@ from weft.ports.sink import Rows
 if TYPE_CHECKING:
     from psycopg import Connection
 
-__all__ = ["PostgresSink", "to_postgres"]
+__all__ = [
+    "PostgresSink",
+    "to_postgres",
+]
 
 _PORTION = 1 << 16  # rows that are made into text at once
 _PATIENCE = 60.0  # seconds for a server that is away, as while it restarts

@@ -26,7 +26,13 @@ from weft.logical.schema import Field, Schema
 from weft.ports.source import Part
 from weft.storage.objects import ObjectStatus
 
-__all__ = ["ArrowTable", "FilesTable", "FrameTable", "arrow_schema", "conformed"]
+__all__ = [
+    "ArrowTable",
+    "FilesTable",
+    "FrameTable",
+    "arrow_schema",
+    "conformed",
+]
 
 _PART_BYTES = 256 << 20  # of rows that are read at once
 

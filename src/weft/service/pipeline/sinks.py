@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from weft.connectors.console import ConsoleSink, to_console
 from weft.connectors.delta.sink import to_delta
 from weft.connectors.files.parquet_sink import to_parquet
 from weft.connectors.iceberg.sink import to_iceberg
+from weft.connectors.memory.console import ConsoleSink, to_console
 from weft.connectors.memory.sink import to_memory
 from weft.connectors.postgres.sink import to_postgres
 from weft.errors import nearest

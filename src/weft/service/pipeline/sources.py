@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from weft.connectors.files.parts import FORMATS
 from weft.connectors.files.source import FilesSource, files
-from weft.connectors.formats.decode import FORMATS
 from weft.connectors.generate.drift import Dial, Drifting, drifting
 from weft.connectors.generate.rate import Kind, RateSource, choice, sequence, timestamps, uniform, zipf
 from weft.connectors.kafka.source import KafkaSource

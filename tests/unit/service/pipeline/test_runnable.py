@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.unit.service.samples import GOOD, OUTER, RUNNABLE
-from weft.connectors.console import ConsoleSink
 from weft.connectors.files.parquet_sink import ParquetSink
 from weft.connectors.files.source import FilesSource, files
 from weft.connectors.generate.rate import RateSource, choice, rate, sequence, timestamps, uniform, zipf
+from weft.connectors.memory.console import ConsoleSink
 from weft.connectors.memory.sink import MemorySink
 from weft.errors import PipelineError
 from weft.logical.query.limits import Limits

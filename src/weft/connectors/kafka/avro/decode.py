@@ -26,7 +26,13 @@ from weft.connectors.kafka.avro.program import (
 from weft.connectors.kafka.avro.schema import AvroError, AvroField, AvroSchema
 from weft.logical.schema import Field
 
-__all__ = ["Decoder", "RawColumn", "Values", "decode_values", "join_values"]
+__all__ = [
+    "Decoder",
+    "RawColumn",
+    "Values",
+    "decode_values",
+    "join_values",
+]
 
 _REASONS = {
     m.ENDS: "the value ends too early",

@@ -1,8 +1,9 @@
-"""Rows become values of Avro, whole columns at once.
+"""Rows become values of Avro, whole columns at once, written by compiled code.
 
 Guarantees: a value has the fields of the schema in their order; times keep their microseconds and decimals their
 digits. What a schema cannot hold is an `AvroError` when an encoder is made, and a NULL where the schema has none when
-rows are encoded: nothing is written in another form than the schema says.
+rows are encoded: nothing is written in another form than the schema says. The compiled code runs twice, first to
+measure and then to write, and both go the same way.
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weft.bucket.compiled import Array, frozen
+from weft.bucket.compiled import Array, Bytes, Integer, compiled, frozen
 from weft.connectors.kafka.avro.schema import AvroError, AvroField, AvroSchema, AvroType
-from weft.connectors.kafka.avro.writer import write_rows
 from weft.errors import nearest
 
-__all__ = ["Encoder", "encode_rows", "schema_of"]
+__all__ = [
+    "Encoder",
+    "encode_rows",
+    "schema_of",
+    "write_rows",
+]
+
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TYPES: dict[str, Any] = {
@@ -212,3 +218,63 @@ def _decimal_bytes(values: Any, type_: AvroType) -> tuple[Array, Array]:
     ]
     flipped = words.reshape(-1, 16)[:, ::-1].reshape(-1)
     return np.arange(len(values) + 1, dtype=np.int64) * 16, np.ascontiguousarray(flipped)
+
+
+_ONE, _SEVEN, _LOW, _MORE = np.uint64(1), np.uint64(7), np.uint64(127), np.uint64(128)
+
+
+@compiled
+def _write_number(written: Bytes, at: Integer, number: Integer, really: bool) -> int:
+    """Write a number of variable length; gives the place behind it."""
+    value = np.int64(number)
+    bits = (np.uint64(value) << _ONE) ^ np.uint64(value >> 63)
+    while bits >= _MORE:
+        if really:
+            written[at] = np.uint8((bits & _LOW) | _MORE)
+        at += 1
+        bits >>= _SEVEN
+    if really:
+        written[at] = np.uint8(bits)
+    return at + 1
+
+
+@compiled
+def write_rows(prefix: Bytes, forms: Array, cells: Any, offsets: Array, written: Bytes, really: bool) -> None:
+    """Write rows, or only find out where each begins, into ``offsets``.
+
+    ``forms`` has for each field how it is written, the branch of its values (-1: no union), and that of NULL; ``cells``
+    are the numbers of all fields, which of them are there, where texts stand in the data, and the data.
+    """
+    numbers, valid, places, data = cells
+    at = 0
+    for row in range(len(offsets) - 1):
+        offsets[row] = at
+        for place in range(len(prefix)):
+            if really:
+                written[at + place] = prefix[place]
+        at += len(prefix)
+        for field in range(len(forms)):
+            form, branch, null = forms[field, 0], forms[field, 1], forms[field, 2]
+            if not valid[field, row]:
+                if branch >= 0 or null > 0:
+                    at = _write_number(written, at, null, really)
+                continue
+            if branch >= 0:
+                at = _write_number(written, at, branch, really)
+            if form == _NUMBER:
+                at = _write_number(written, at, numbers[field, row], really)
+                continue
+            size = 1 if form == _BYTE else 4 if form == _FOUR else 8
+            if form == _SIZED:
+                begin = places[field, row]
+                size = places[field, row + 1] - begin
+                at = _write_number(written, at, size, really)
+                if really:
+                    for place in range(size):
+                        written[at + place] = data[begin + place]
+            elif really:
+                bits = np.uint64(numbers[field, row])
+                for place in range(size):
+                    written[at + place] = np.uint8((bits >> np.uint64(8 * place)) & np.uint64(255))
+            at += size
+    offsets[len(offsets) - 1] = at

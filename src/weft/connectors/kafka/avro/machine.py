@@ -18,7 +18,6 @@ import numpy as np
 from weft.bucket.compiled import Array, Bytes, Integer, Longs, compiled
 
 __all__ = [
-    "DEEPEST",
     "decimals",
     "decode_records",
     "gather",

@@ -21,7 +21,10 @@ import pyarrow as pa
 from weft.connectors.kafka.avro.schema import AvroError, AvroField, AvroSchema, AvroType
 from weft.logical.schema import DataType
 
-__all__ = ["default_value", "json_text"]
+__all__ = [
+    "default_value",
+    "json_text",
+]
 
 T = TypeVar("T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

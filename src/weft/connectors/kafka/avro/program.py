@@ -26,7 +26,6 @@ __all__ = [
     "find_field",
     "missing_column",
     "reads_whole",
-    "record_fields",
 ]
 
 _KINDS = {

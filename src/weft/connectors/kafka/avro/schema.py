@@ -13,7 +13,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["PRIMITIVES", "AvroError", "AvroField", "AvroSchema", "AvroType", "parse_schema"]
+__all__ = [
+    "AvroError",
+    "AvroField",
+    "AvroSchema",
+    "AvroType",
+    "parse_schema",
+]
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
