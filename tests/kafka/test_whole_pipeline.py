@@ -19,7 +19,7 @@ import pytest
 
 from tests.kafka.topics import Topics, json_values
 from tests.shares import seeds
-from weft.service.client.http_client import Client
+from weft.service.client import Client
 from weft.service.kafka_broker import Broker
 from weft.service.pipeline import Pipeline, load_pipeline
 from weft.testing import reference_join

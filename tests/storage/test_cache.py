@@ -19,7 +19,7 @@ from weft.runtime.observe.inspect import inspect
 from weft.runtime.observe.log_lines import batch_fields
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.state.open_segments import _BY_STORAGE
-from weft.service.state_view import state_summary
+from weft.service.terminal.state_view import state_summary
 from weft.storage.cache import CacheCounter, CacheCounts, DiskCache, default_cache
 from weft.storage.objects import ObjectStorage, host_cache
 

@@ -16,8 +16,8 @@ from tests.storage.test_sessions import joined, results, session_at, write
 from weft.errors import ConfigError, StateError
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.copying import copy_checkpoint
-from weft.service.checkpoint_commands import named_checkpoint
 from weft.service.cli import app
+from weft.service.commands.checkpoint import named_checkpoint
 from weft.storage.places import storage_at
 
 

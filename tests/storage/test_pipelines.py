@@ -14,15 +14,15 @@ from weft.connectors.files.parquet_objects import ObjectParquetSink
 from weft.errors import PipelineError
 from weft.runtime.observe.inspect import inspect
 from weft.runtime.state.open_segments import _BY_STORAGE
-from weft.service import run
 from weft.service.api.metrics import Metrics
-from weft.service.client.http_client import Client
+from weft.service.client import Client
+from weft.service.commands import run
+from weft.service.commands.run import RunOptions, run_pipeline
 from weft.service.hub.hub import SessionHub
 from weft.service.hub.refusals import ForbiddenError
 from weft.service.hub.values import NewQuery, NewStream
-from weft.service.page.dead_letters import newest_letters
+from weft.service.page.history import newest_letters
 from weft.service.pipeline import load_pipeline
-from weft.service.run import RunOptions, run_pipeline
 from weft.storage.objects import ObjectStorage
 
 PIPELINE = """

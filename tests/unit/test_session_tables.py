@@ -19,7 +19,7 @@ from weft.errors import CatalogError, QueryError, SourceError, SqlError, StateEr
 from weft.optimizer.space import Options
 from weft.runtime.loop.loop import Loop
 from weft.runtime.observe.inspect import inspect
-from weft.service.state_view import state_json
+from weft.service.terminal.state_view import state_json
 from weft.testing import LocalRun
 
 NOON = datetime(2026, 1, 1, 12)

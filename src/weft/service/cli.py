@@ -6,7 +6,6 @@ nothing else is shown. Plans go to the standard output, notes to the standard er
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from enum import Enum
@@ -16,24 +15,19 @@ from typing import Annotated
 import typer
 
 import weft
-from weft.errors import ConfigError, WeftError, nearest
+from weft.errors import ConfigError, WeftError
 from weft.logical.query.window import parse_duration
 from weft.optimizer.single.strategies import STRATEGIES
-from weft.plan.graph import CODEC
-from weft.plan.shared import shared_text
 from weft.service.bench import benchmark_titles, load_benchmark
-from weft.service.checkpoint_commands import checkpoint_app, named_checkpoint
-from weft.service.client.commands import query_app
+from weft.service.commands.checkpoint import checkpoint_app, named_checkpoint, watermark
+from weft.service.commands.explain import notes_on, plan_queries, plans_json, plans_text
+from weft.service.commands.queries import query_app
+from weft.service.commands.run import RunOptions, run_pipeline
+from weft.service.commands.serve import ServeOptions, serve_pipeline
 from weft.service.demo import run_demo, run_kafka_demo
 from weft.service.get_java import get_java
-from weft.service.pipeline import PROBE_ORDERS, Pipeline, load_pipeline
-from weft.service.pipeline.unused import unused_statistics
-from weft.service.run import RunOptions, run_pipeline
-from weft.service.serving import ServeOptions, serve_pipeline
-from weft.service.state_view import StateFormat, show_state
-from weft.service.watermark_command import watermark
-from weft.session.planned_query import PlannedQuery
-from weft.session.session import Session
+from weft.service.pipeline import PROBE_ORDERS, load_pipeline
+from weft.service.terminal.state_view import StateFormat, show_state
 
 __all__ = ["app", "main"]
 
@@ -81,65 +75,20 @@ def explain(
     if compare and format is not Format.TEXT:
         raise ConfigError(f"--compare is a text, not {format.value}", hint="leave out --compare or --format")
     pipeline = load_pipeline(file, functions=not no_functions)
-    given = {"strategy": strategy, "probe_orders": probe_orders}
-    chosen = {name: value.value for name, value in given.items() if value is not None}
+    options = {"strategy": strategy, "probe_orders": probe_orders}
+    chosen = {name: value.value for name, value in options.items() if value is not None}
     pipeline.session.options = replace(pipeline.session.options, **chosen)
     # Everything is planned before anything is shown: an error leaves no half of an answer behind.
-    planned = _planned(pipeline, query)
+    planned = plan_queries(pipeline, query)
     if format is Format.JSON:
-        shown = _json(planned if query is None else planned[0])
+        shown = plans_json(planned if query is None else planned[0])
     elif format is Format.MERMAID:
         shown = "\n".join(each.diagram() for each in planned)
     else:
-        shown = _text(pipeline, planned, compare)
-    for note in _notes(pipeline):
+        shown = plans_text(pipeline, planned, compare)
+    for note in notes_on(pipeline):
         typer.echo(f"note: {note}", err=True)
     typer.echo(shown)
-
-
-def _planned(pipeline: Pipeline, only: str | None) -> list[PlannedQuery]:
-    """The queries that are to be shown, planned as `weft run` plans them: together with all others that are valid."""
-    if only is not None and only not in pipeline.queries:
-        raise ConfigError(f"the pipeline has no query {only!r}", hint=nearest(only, pipeline.queries))
-    found = []
-    for name in pipeline.queries:
-        try:
-            planned = pipeline.plan(name, pipeline.sink(name))
-        except WeftError:
-            if only in (None, name):
-                raise
-        else:
-            found += [planned] if only in (None, name) else []
-    return found
-
-
-def _json(planned: PlannedQuery | list[PlannedQuery]) -> str:
-    """An object for one query, an array of them for several; a graph is as `PhysicalGraph.to_json` has it."""
-
-    def encoded(one: PlannedQuery) -> dict[str, object]:
-        return {"name": one.name, "strategy": one.strategy, "graph": CODEC.encode(one.graph)}
-
-    content = [encoded(one) for one in planned] if isinstance(planned, list) else encoded(planned)
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-
-
-def _text(pipeline: Pipeline, planned: list[PlannedQuery], compare: bool) -> str:
-    session, graph = pipeline.session, pipeline.session.shared_graph
-    parts = [shared_text(graph)] if graph is not None and len(planned) > 1 else []
-    parts += [part for one in planned for part in _parts(session, one, compare)]
-    hop = session.options.weights.hop
-    return "\n".join([*parts, f"cost: seconds of work per second of stream; a hop counts {hop:g}"])
-
-
-def _parts(session: Session, planned: PlannedQuery, compare: bool) -> list[str]:
-    return [planned.explain(), session.compare(planned.query)] if compare else [planned.explain()]
-
-
-def _notes(pipeline: Pipeline) -> list[str]:
-    try:
-        return unused_statistics(pipeline)
-    except WeftError:  # a query that was not asked for is wrong: what it would use is not known
-        return []
 
 
 Seconds = Annotated[
@@ -295,8 +244,8 @@ def state(
 @app.command()
 def java() -> None:
     """Find the Java that Spark will run on, or get one: by apt-get if root, else into the virtual environment."""
-    found = get_java(typer.echo)
-    typer.echo(f"Java {found.version or '(of a version that is not known)'}: {found.home}")
+    home = get_java(typer.echo)
+    typer.echo(f"Java {home.version or '(of a version that is not known)'}: {home.home}")
 
 
 @app.command()

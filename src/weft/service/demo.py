@@ -20,10 +20,10 @@ from pathlib import Path
 from threading import Thread
 
 from weft.errors import ConfigError
+from weft.service.commands.run import RunOptions, run_pipeline
+from weft.service.commands.serve import ServeOptions, serve_pipeline
 from weft.service.demo_kafka import brokers, fed, through_topics
 from weft.service.pipeline import load_pipeline
-from weft.service.run import RunOptions, run_pipeline
-from weft.service.serving import ServeOptions, serve_pipeline
 
 __all__ = ["PIPELINE", "run_demo", "run_kafka_demo"]
 

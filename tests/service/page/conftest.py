@@ -34,7 +34,7 @@ PATIENCE = 60_000  # milliseconds for what the page should show; machines may be
 SERVE = "from weft.service.cli import main; main()"
 DEMO = (
     "import sys; from pathlib import Path; from weft.service.pipeline import load_pipeline;"
-    "from weft.service.serving import ServeOptions, serve_pipeline;"
+    "from weft.service.commands.serve import ServeOptions, serve_pipeline;"
     "serve_pipeline(load_pipeline(Path(sys.argv[2]), idle=True), ServeOptions(port=0, demo=True))"
 )
 

@@ -88,9 +88,8 @@ def test_a_session_all_of_whose_queries_stopped_has_no_stores(tmp_path: Path) ->
 
 def test_looking_needs_no_kernels() -> None:
     """To load them takes longer than to look."""
-    code = (
-        "import sys, weft.runtime.observe.inspect, weft.service.state_view; sys.exit('numba' in sys.modules)"
-    )
+    modules = "weft.runtime.observe.inspect, weft.service.terminal.state_view"
+    code = f"import sys, {modules}; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -19,8 +19,7 @@ from weft.adapting.planning_process import GivenUpError
 from weft.errors import QueryError, WeftError
 from weft.service.api.guard import GuardSettings
 from weft.service.api.tokens import read_tokens
-from weft.service.client import Client
-from weft.service.client.http_client import ServiceError
+from weft.service.client import Client, ServiceError
 from weft.service.hub.planning_lanes import WAITING, PlanningLanes
 from weft.service.hub.refusals import BusyError
 

@@ -20,11 +20,11 @@ from tests.unit.service.samples import GOOD, OUTER, RUNNABLE
 from weft.errors import ConfigError, PipelineError, SourceError, WeftError
 from weft.kernels.warm_up import STEPS
 from weft.service import startup
+from weft.service.commands.run import RunOptions, run_pipeline
 from weft.service.demo import PIPELINE, run_demo
 from weft.service.pipeline import load_pipeline
-from weft.service.run import RunOptions, run_pipeline
 from weft.service.startup import prepare
-from weft.service.watch import log_batches, stop_signals, watch
+from weft.service.terminal.watch import log_batches, stop_signals, watch
 from weft.session.session import Session
 
 
@@ -106,7 +106,7 @@ def test_batches_are_logged_to_a_file(tmp_path: Path) -> None:
 
 def test_what_cannot_run_never_starts_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a minute later would be too late."""
-    monkeypatch.setattr("weft.service.run.prepare", lambda *_: pytest.fail("started"))
+    monkeypatch.setattr("weft.service.commands.run.prepare", lambda *_: pytest.fail("started"))
     file = tmp_path / "p.yaml"
     file.write_text(GOOD)
     with pytest.raises(PipelineError, match="a run needs a place for its state"):
@@ -120,7 +120,7 @@ def test_rows_that_would_never_leave_are_said_before_spark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that goes on for ever would never give them; the remedies are those of a pipeline file."""
-    monkeypatch.setattr("weft.service.run.prepare", lambda *_: pytest.fail("started"))
+    monkeypatch.setattr("weft.service.commands.run.prepare", lambda *_: pytest.fail("started"))
     (tmp_path / "in").mkdir()
     file = tmp_path / "p.yaml"
     file.write_text(OUTER)
@@ -133,7 +133,7 @@ def test_rows_that_would_never_leave_are_said_before_spark(
 
 def test_input_that_ends_must_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Generated rows come for ever, and so would a run that waits for the last of them."""
-    monkeypatch.setattr("weft.service.run.prepare", lambda *_: pytest.fail("started"))
+    monkeypatch.setattr("weft.service.commands.run.prepare", lambda *_: pytest.fail("started"))
     (tmp_path / "in" / "a").mkdir(parents=True)
     file = tmp_path / "p.yaml"
     file.write_text(RUNNABLE)
@@ -149,7 +149,7 @@ def run_once(root: Path, work: Callable[[], object], monkeypatch: pytest.MonkeyP
         work()
         asked.append("ended")
 
-    monkeypatch.setattr("weft.service.run.prepare", lambda *_: None)
+    monkeypatch.setattr("weft.service.commands.run.prepare", lambda *_: None)
     monkeypatch.setattr(Session, "start", lambda _, **given: asked.append(f"start {given}"))
     monkeypatch.setattr(Session, "end", end)
     monkeypatch.setattr(Session, "stop", lambda _: asked.append("stop"))
@@ -208,7 +208,7 @@ def test_what_spark_says_is_said_in_a_line(
     def fail(*_: object) -> None:
         raise RuntimeError("An error occurred while calling o1.\n: Could not parse master\n\tat a.b")
 
-    monkeypatch.setattr("weft.service.run.prepare", fail)
+    monkeypatch.setattr("weft.service.commands.run.prepare", fail)
     (tmp_path / "in" / "a").mkdir(parents=True)
     file = tmp_path / "p.yaml"
     file.write_text(RUNNABLE)

@@ -12,7 +12,7 @@ from tests.unit.runtime.checkpoints import COUNTED, PAIR, checkpoint
 from tests.unit.service.command import weft
 from weft.runtime.log.checkpoint import FORMAT
 from weft.runtime.observe.inspect import CheckpointState, Files, QueryState, StoreState
-from weft.service.state_view import state_tables
+from weft.service.terminal.state_view import state_tables
 from weft.stats.report import StatisticsRow
 
 

@@ -12,7 +12,7 @@ import weft
 from weft.runtime.log.totals import QueryTotals, StreamTotals, Totals
 from weft.runtime.observe.metrics import Backlog, BatchMetrics, InputMetrics, StoreMetrics
 from weft.service.figures import batches_after, figures
-from weft.service.view import line, probe_orders, screen, summary
+from weft.service.terminal.view import line, probe_orders, screen, summary
 from weft.session.session import PlannedQuery
 from weft.stats.histogram import Histogram
 from weft.stats.latency import Latency

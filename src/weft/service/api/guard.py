@@ -2,27 +2,36 @@
 
 Guarantees: a request that is addressed to another host, comes from another site, has no token where one is demanded, or
 is too large or too frequent is refused with a problem document, before any of it is looked at further. A token that may
-only read changes nothing. Whoever opens the page without a token is asked for it by a form. No answer can be framed,
-sniffed or read by other sites, and the page loads nothing from elsewhere; answers of the API are not cached.
+only read changes nothing. No answer can be framed, sniffed or read by other sites, and the page loads nothing from
+elsewhere; answers of the API are not cached.
+
+Whoever opens the page without a token is asked for it by a form, which sets a cookie, so that a token is never in a URL
+or in a script. The cookie is a random number that says nothing, cannot be read by scripts, is sent to this service
+alone, and is forgotten after some hours or when the process ends. It opens the page, not the API.
+
+How often a client may ask is limited by a bucket of tokens each, which fills at a rate. Memory is bounded, however many
+clients there are: those that have not asked for longest are forgotten, and begin with a full bucket again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from fastapi import Response
+from fastapi.responses import HTMLResponse, RedirectResponse
 
-from weft.service.api.limits import RateLimit
-from weft.service.api.login import LOGIN, Logins
 from weft.service.api.problems import problem_response
 from weft.service.api.tokens import Client, Tokens
 
-__all__ = ["Guard", "GuardSettings"]
+__all__ = ["COOKIE", "LOGIN", "Guard", "GuardSettings", "Logins", "RateLimit"]
+
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -263,3 +272,103 @@ class _Headers:
     def is_json(self) -> bool:
         """Whether the body is said to be JSON."""
         return self.get("content-type").partition(";")[0].strip().lower() == "application/json"
+
+
+CLIENTS = 10_000
+
+
+@dataclass(slots=True)
+class _Bucket:
+    left: float
+    at: float
+
+
+class RateLimit:
+    """So many requests a second for each client, after a burst; for one thread, such as that of an event loop."""
+
+    def __init__(self, rate: float, burst: int, clock: Callable[[], float]) -> None:
+        self._rate, self._burst, self._clock = rate, burst, clock
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+
+    def wait(self, client: str) -> float:
+        """Count a request of a client; returns 0, or the seconds after which it may ask again."""
+        now = self._clock()
+        bucket = self._buckets.pop(client, None) or _Bucket(float(self._burst), now)
+        self._buckets[client] = bucket
+        if len(self._buckets) > CLIENTS:
+            self._buckets.popitem(last=False)
+        bucket.left = min(float(self._burst), bucket.left + (now - bucket.at) * self._rate)
+        bucket.at = now
+        if bucket.left < 1:
+            return (1 - bucket.left) / self._rate
+        bucket.left -= 1
+        return 0.0
+
+
+LOGIN = "/login"
+COOKIE = "weft_login"
+HOURS = 12
+MOST = 1000  # so many may be logged in at a time; then the oldest is forgotten
+
+
+class Logins:
+    """Who is logged in, by the number in the cookie."""
+
+    def __init__(self, tokens: Tokens, clock: Callable[[], float] = time.monotonic) -> None:
+        self._tokens, self._clock = tokens, clock
+        self._known: dict[str, tuple[float, Client]] = {}
+
+    def client(self, cookies: str) -> Client | None:
+        """Who sends a header `Cookie`; None if nobody who is logged in."""
+        number = next((v for n, v in _pairs(cookies) if n == COOKIE), "")
+        until, client = self._known.get(number, (0.0, None))
+        return client if until > self._clock() else None
+
+    def form(self, *, wrong: bool = False) -> Response:
+        """The page that asks for a token."""
+        said = '<p role="alert">This token is not known.</p>' if wrong else ""
+        headers = {"Cache-Control": "no-store", "Content-Security-Policy": _POLICY}
+        return HTMLResponse(_FORM.replace("SAID", said), 401, headers)
+
+    def enter(self, body: bytes, *, secure: bool) -> Response:
+        """Log in with what the form sent."""
+        try:
+            found = parse_qs(body.decode("utf-8"), max_num_fields=8).get("token", [""])
+        except ValueError:
+            found = [""]
+        client = self._tokens.client(f"Bearer {found[0].strip()}")
+        if client is None:
+            return self.form(wrong=True)
+        now = self._clock()
+        self._known = {n: one for n, one in self._known.items() if one[0] > now}
+        while len(self._known) >= MOST:
+            self._known.pop(next(iter(self._known)))
+        number = secrets.token_urlsafe(32)
+        self._known[number] = now + HOURS * 3600, client
+        answer = RedirectResponse("/", 303)
+        answer.set_cookie(COOKIE, number, HOURS * 3600, httponly=True, samesite="strict", secure=secure)
+        return answer
+
+
+def _pairs(cookies: str) -> list[tuple[str, str]]:
+    pairs = (part.strip().partition("=") for part in cookies.split(";"))
+    return [(name, value) for name, _, value in pairs]
+
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'"
+
+_FORM = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Weft</title>
+<style>
+:root { color-scheme: light dark; font-family: system-ui, sans-serif; }
+body { display: grid; place-items: center; min-height: 90vh; margin: 0; }
+form { display: grid; gap: 12px; width: 320px; }
+input, button { font: inherit; padding: 9px; border-radius: 6px; border: 1px solid #8795a5; }
+button { background: #2563eb; color: white; border: 0; cursor: pointer; }
+p { color: #dc2626; margin: 0; }
+</style></head>
+<body><form method="post" action="/login"><h1>Weft</h1>
+<label for="token">This service demands a token.</label>
+<input id="token" name="token" type="password" autocomplete="current-password" required autofocus>SAID
+<button>Log in</button></form></body></html>
+"""

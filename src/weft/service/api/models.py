@@ -1,17 +1,28 @@
-"""What requests bring, and answers that are not values of the hub, as the OpenAPI description has them.
+"""What requests bring, and what answers are made of, as the OpenAPI description has them.
 
-Guarantees: a request with an unknown field is refused, as is a text that is too long to be what it stands for.
+Guarantees: an answer is what the value's type says in the description. A value that was just written is not written
+again: many who ask for the same get the same bytes.
 """
 
 from __future__ import annotations
 
+import threading
+from functools import lru_cache
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import Response
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from weft.service.hub.values import ColumnInfo, NewQuery, NewStream
 
-__all__ = ["PlanBody", "QueryBody", "ResultsBody", "StreamBody"]
+__all__ = [
+    "PlanBody",
+    "QueryBody",
+    "ResultsBody",
+    "StreamBody",
+    "reply",
+]
+
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^/\\\x00-\x1f]*$")]
 Duration = Annotated[str, Field(max_length=100, examples=["10 minutes"])]
@@ -86,3 +97,22 @@ class ResultsBody(BaseModel):
     missed: int
     columns: list[ColumnInfo]
     rows: list[dict[str, Any]]
+
+
+@lru_cache(maxsize=64)
+def _writer(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+_written: dict[Any, tuple[object, bytes]] = {}
+_lock = threading.Lock()
+
+
+def reply(kind: Any, value: object, status: int = 200) -> Response:
+    """A value of a type as an answer."""
+    known = _written.get(kind)
+    if known is None or known[0] is not value:
+        known = value, _writer(kind).dump_json(value)
+        with _lock:
+            _written[kind] = known
+    return Response(known[1], status, media_type="application/json")

@@ -11,9 +11,8 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from weft.service.api.live import LiveResults
-from weft.service.api.models import PlanBody, QueryBody, ResultsBody
+from weft.service.api.models import PlanBody, QueryBody, ResultsBody, reply
 from weft.service.api.problems import PROBLEMS
-from weft.service.api.replies import reply
 from weft.service.api.sessions import TEXT
 from weft.service.hub.hub import SessionHub
 from weft.service.hub.values import PlanInfo, QueryInfo

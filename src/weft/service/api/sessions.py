@@ -7,9 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import PlainTextResponse
 
-from weft.service.api.models import StreamBody, WatermarkBody
+from weft.service.api.models import StreamBody, WatermarkBody, reply
 from weft.service.api.problems import PROBLEMS, problem_response
-from weft.service.api.replies import reply
 from weft.service.hub.hub import SessionHub
 from weft.service.hub.values import (
     BatchInfo,

@@ -24,7 +24,7 @@ from weft.runtime.observe.metrics import BatchMetrics, StepMetrics, StoreMetrics
 from weft.runtime.observe.plan_changes import PlanChange
 from weft.runtime.observe.progress import QueryProgress
 from weft.service.figures import BatchFigures, StreamCounts, percentiles, rate_of, watermark_delay
-from weft.service.hub.follower import Seen
+from weft.service.hub.lifecycle import Seen, moment
 from weft.service.hub.values import (
     BatchInfo,
     ColumnInfo,
@@ -46,7 +46,6 @@ __all__ = [
     "count_records",
     "figure_info",
     "graph_info",
-    "moment",
     "plan_change_info",
     "query_info",
     "sink_kind",
@@ -59,11 +58,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _TREND = 24
 
 Declared = Literal["file", "api"]
-
-
-def moment(seconds: float) -> datetime:
-    """A moment in UTC, given in seconds since 1970."""
-    return datetime.fromtimestamp(seconds, timezone.utc)
 
 
 def _time(micros: int | None) -> datetime | None:

@@ -7,17 +7,18 @@ operator's file did not allow is refused, and no code is taken.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from pathlib import Path
 
 from weft.connectors.memory.recent import RecentSink
 from weft.connectors.memory.sink import MemorySink
 from weft.errors import CatalogError, QueryError, StateError
 from weft.plan.graph import CODEC
 from weft.ports.sink import Sink
-from weft.service.hub.added_streams import AddedStreams
 from weft.service.hub.describing import columns_of
 from weft.service.hub.planning_lanes import PlanningLanes
 from weft.service.hub.reading import HubViews
@@ -29,8 +30,10 @@ from weft.service.pipeline.sinks import read_sink
 from weft.service.pipeline.streams import add_stream
 from weft.session.preview import Preview
 from weft.session.request import Wishes
+from weft.storage.places import storage_at
 
-__all__ = ["SessionHub"]
+__all__ = ["AddedStreams", "SessionHub"]
+
 
 STOPPED = 100  # so many stopped queries keep their results
 
@@ -215,3 +218,43 @@ class SessionHub(HubViews):
             self._added.remove(name)
             self._sources.pop(name, None)
         return found
+
+
+_NAME = "service.json"
+
+
+class AddedStreams:
+    """What requests added, by name; without a checkpoint, in memory alone."""
+
+    def __init__(self, checkpoint: Path | str | None) -> None:
+        self._storage = None if checkpoint is None else storage_at(str(checkpoint))
+        self.streams: dict[str, NewStream] = {}
+
+    def read(self) -> None:
+        """Read what an earlier service kept."""
+        content = None if self._storage is None else self._storage.get(_NAME)
+        if self._storage is None or content is None:
+            return
+        try:
+            found = json.loads(content)["streams"]
+            self.streams = {one["name"]: NewStream(**one) for one in found}
+        except (ValueError, KeyError, TypeError):
+            raise StateError(
+                f"{self._storage.locate(_NAME)} cannot be read",
+                hint="restore it, or delete it and add its streams again",
+            ) from None
+
+    def add(self, stream: NewStream) -> None:
+        """Keep one more."""
+        self.streams[stream.name] = stream
+        self._write()
+
+    def remove(self, name: str) -> None:
+        """Keep one no longer."""
+        self.streams.pop(name, None)
+        self._write()
+
+    def _write(self) -> None:
+        if self._storage is not None:
+            kept = {"streams": [asdict(one) for one in self.streams.values()]}
+            self._storage.put(_NAME, json.dumps(kept, ensure_ascii=False).encode())

@@ -23,14 +23,12 @@ from weft.service.hub.describing import (
     count_records,
     figure_info,
     graph_info,
-    moment,
     plan_change_info,
     query_info,
     store_infos,
     stream_info,
 )
-from weft.service.hub.follower import Seen
-from weft.service.hub.lifecycle import Lifecycle, Tell
+from weft.service.hub.lifecycle import Lifecycle, Seen, Tell, moment
 from weft.service.hub.refusals import ConflictError, NotFoundError
 from weft.service.hub.results import ResultsPage
 from weft.service.hub.values import (

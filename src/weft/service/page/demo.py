@@ -10,8 +10,7 @@ from weft.errors import WeftError
 from weft.service.demo_controls import Balance, DemoControls
 from weft.service.hub.values import NewQuery, Overview
 from weft.service.page.frame import tell_error
-from weft.service.page.plans import PlanVersion
-from weft.service.page.visit import Live, LogRecord, Visit
+from weft.service.page.visit import Live, LogRecord, PlanVersion, Visit
 
 __all__ = ["demo"]
 

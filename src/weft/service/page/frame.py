@@ -13,7 +13,7 @@ from nicegui import run, ui
 
 from weft.errors import WeftError
 from weft.service.hub.values import Health
-from weft.service.page.style import CSS
+from weft.service.page.elements import CSS
 from weft.service.page.visit import Live, Visit
 
 __all__ = ["framed", "tell_error"]

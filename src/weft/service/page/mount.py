@@ -13,10 +13,9 @@ from nicegui import ui
 
 from weft.service.demo_controls import DemoControls
 from weft.service.hub.hub import SessionHub
-from weft.service.page.dead_letters import dead_letters
 from weft.service.page.demo import demo
 from weft.service.page.frame import THEME, framed
-from weft.service.page.log import log
+from weft.service.page.history import dead_letters, log
 from weft.service.page.overview import overview
 from weft.service.page.plan import plan
 from weft.service.page.query import query

@@ -5,11 +5,10 @@ from __future__ import annotations
 from nicegui import ui
 
 from weft.service.hub.values import Overview, QueryInfo, StreamInfo
-from weft.service.page.charts import CHARTS, chart_data, chart_options
-from weft.service.page.tables import set_rows, text_table
+from weft.service.page.charts import CHARTS, Second, chart_data, chart_options
+from weft.service.page.elements import set_rows, text_table
 from weft.service.page.visit import Live, Visit
-from weft.service.trends import Second
-from weft.service.view import bytes_text, duration_text
+from weft.service.terminal.view import bytes_text, duration_text
 
 __all__ = ["overview"]
 

@@ -1,7 +1,12 @@
-"""The plan: the graph that runs, drawn and live, one query's probe trees, and how the plan has changed."""
+"""The plan: the graph that runs, drawn and live, one query's probe trees, and how the plan has changed.
+
+Guarantees: of a part of the plan, what was expected stands beside what was observed; a figure that is not known is
+shown as `?`. A part is picked by a click or by the keys that stand for one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from html import escape
@@ -11,18 +16,22 @@ from nicegui import ui
 from weft.errors import WeftError
 from weft.plan.drawing.layout import draw_graph
 from weft.plan.drawing.svg import colour_of, svg
+from weft.plan.figures import number
 from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import StepCost, StoreCost
-from weft.plan.observation import Observation
-from weft.plan.rules import ProbeRule
+from weft.plan.observation import Observation, StepSeen
+from weft.plan.rules import ProbeRule, StoreRule
 from weft.runtime.observe.observed import observed
-from weft.service.page.details import Details, Expected, details
-from weft.service.page.picking import on_pick
-from weft.service.page.plans import PlanVersion
-from weft.service.page.tables import set_rows, text_table
-from weft.service.page.visit import Live, Visit
+from weft.service.page.elements import set_rows, text_table
+from weft.service.page.visit import Live, PlanVersion, Visit
 
-__all__ = ["plan"]
+__all__ = [
+    "Details",
+    "details",
+    "on_pick",
+    "plan",
+]
+
 
 _ALL = "all queries together"
 _ZOOMS = (0.5, 0.65, 0.8, 1.0, 1.25, 1.6)
@@ -211,3 +220,122 @@ def _legend(queries: tuple[str, ...], only: str | None) -> str:
         f'style="background: var(--weft-q{colour_of(name, queries)})"></span>{escape(name)}</button>'
         for name in queries
     )
+
+
+_CLICK = "(e) => {{ const p = e.target.closest('[data-{0}]'); if (p) emit(p.dataset.{0}); }}"
+_KEY = (
+    "(e) => {{ if (e.key !== 'Enter' && e.key !== ' ') return; const p = e.target.closest('[data-{0}]');"
+    " if (p) {{ e.preventDefault(); emit(p.dataset.{0}); }} }}"
+)
+
+
+def on_pick(element: ui.element, kind: str, picked: Callable[[str], None]) -> None:
+    """Call a function with the value of ``data-kind`` of what was clicked, or chosen by Enter or Space."""
+
+    def handle(event: object) -> None:
+        picked(str(getattr(event, "args", "")))
+
+    element.on("click", handle, js_handler=_CLICK.format(kind))
+    if kind == "part":  # buttons make a click of these keys themselves
+        element.on("keydown", handle, js_handler=_KEY.format(kind))
+
+
+Expected = Mapping[str, tuple[Mapping[str, StepCost], Mapping[str, StoreCost]]]  # by query
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """A part in words, and a table of figures: what, predicted, observed."""
+
+    title: str
+    facts: tuple[str, ...]
+    rows: tuple[tuple[str, str, str], ...] = ()
+    users: tuple[str, ...] = ()
+
+
+def details(graph: PhysicalGraph, part: str, seen: Observation | None, expected: Expected) -> Details | None:
+    """What is known of the part that a box of the picture names; None if the graph has no such part."""
+    kind, _, name = part.partition(":")
+    if kind == "step":
+        rule = next((r for r in graph.rules if isinstance(r, ProbeRule) and r.edge == name), None)
+        return None if rule is None else _step(graph, rule, seen, expected)
+    if kind == "into":
+        into = next((r for r in graph.rules if isinstance(r, StoreRule) and r.edge == name), None)
+        kind, name = "store", into.store if into is not None else ""
+    if kind == "store" and any(store.name == name for store in graph.stores):
+        return _store(graph, name, seen, expected)
+    if kind == "input" and name in graph.aliases:
+        return _input(graph, name, seen)
+    if kind == "result":
+        found = next((r for r in graph.rules if r.edge == name), None)
+        return None if found is None else Details("Results", (), (), found.users)
+    return None
+
+
+def _step(graph: PhysicalGraph, rule: ProbeRule, seen: Observation | None, expected: Expected) -> Details:
+    edge = graph.edge(rule.edge)
+    checks = " AND ".join([*map(str, rule.equalities), *map(str, rule.predicates)]) or "every pair"
+    found = seen.steps.get(rule.edge, StepSeen(0, 0)) if seen else None
+    costs = {
+        user: expected[user][0][rule.edge]
+        for user in rule.users
+        if rule.edge in expected.get(user, ({}, {}))[0]
+    }
+    title = f"{'⋈'.join(rule.known)} probes {rule.store}"
+    facts = (f"checks {checks}", f"{edge}, hop {edge.hop}")
+    rows: list[tuple[str, str, str]] = []
+    observed = (
+        (None, None, None)
+        if seen is None or found is None
+        else (seen.rate(found.probes), seen.rate(found.matches), found.matches_per_probe)
+    )
+    many = len(costs) > 1
+    for user, cost in costs.items():
+        whose = f" of {user}" if many else ""
+        each = cost.outgoing / cost.incoming if cost.incoming else None
+        predicted = (cost.incoming, cost.outgoing, each)
+        rows += _compared(whose, predicted, (None, None, None) if many else observed)
+    if many or not costs:
+        rows += _compared(" of all together" if many else "", (None, None, None), observed)
+    return Details(title, facts, tuple(rows), rule.users)
+
+
+def _compared(
+    whose: str, predicted: tuple[float | None, ...], observed: tuple[float | None, ...]
+) -> list[tuple[str, str, str]]:
+    names = ("tuples in/s", "matches out/s", "matches per tuple")
+    return [
+        (f"{name}{whose}", _figure(one), _figure(other))
+        for name, one, other in zip(names, predicted, observed, strict=True)
+    ]
+
+
+def _store(graph: PhysicalGraph, name: str, seen: Observation | None, expected: Expected) -> Details:
+    store = graph.store(name)
+    held = seen.stores.get(name) if seen else None
+    sizes = [
+        found[1][name].size for user, found in expected.items() if user in store.users and name in found[1]
+    ]
+    looked = ", ".join(map(str, store.indexes))
+    facts = [str(store.layout), *([f"looked up by {looked}"] if looked else [])]
+    facts += [f"{held.runs} runs"] if held else []
+    facts += [f"being filled for {', '.join(store.filling)}"] if store.filling else []
+    rows = (
+        ("rows", _figure(max(sizes, default=None)), _figure(held.rows if held else None)),
+        ("bytes", "–", _figure(held.bytes if held else None)),
+    )
+    return Details(f"Store {name}", tuple(facts), rows, store.users)
+
+
+def _input(graph: PhysicalGraph, alias: str, seen: Observation | None) -> Details:
+    found = seen.inputs.get(alias) if seen else None
+    users = tuple(m.name for m in graph.members if alias in m.query.aliases)
+    rows = [("rows/s", "–", _figure(seen.rate(found.rows) if seen and found else None))]
+    if found is not None:
+        pairs = (("late", found.late), ("untimed", found.untimed), ("malformed", found.malformed))
+        rows += [(name, "–", f"{count:,}") for name, count in pairs]
+    return Details(f"Input {alias}", (f"stream {graph.input(alias).stream.name}",), tuple(rows), users)
+
+
+def _figure(value: float | None) -> str:
+    return "?" if value is None else number(value)

@@ -1,9 +1,16 @@
-"""Queries: an editor that says what is wrong while one types, the plan before it runs, and the results when it does."""
+"""Queries: an editor that says what is wrong while one types, the plan before it runs, and the results when it does.
+
+Guarantees: what is offered while typing are the streams and columns that the session has, under the aliases of the
+text. Completion runs in the browser, on words that were sent once: typing waits for nobody.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Event
 
 from nicegui import run, ui
@@ -13,14 +20,19 @@ from weft.optimizer.single.strategies import STRATEGIES
 from weft.plan.drawing.layout import draw_graph
 from weft.plan.drawing.svg import svg
 from weft.plan.figures import number
-from weft.service.hub.values import NewQuery
-from weft.service.page.editor import make_editor, offer_words, underline
+from weft.service.hub.values import NewQuery, StreamInfo
 from weft.service.page.frame import tell_error
 from weft.service.page.results import Choice, results
 from weft.service.page.visit import Live, Visit
 from weft.session.preview import Preview
 
-__all__ = ["query"]
+__all__ = [
+    "make_editor",
+    "offer_words",
+    "query",
+    "underline",
+]
+
 
 _PAUSE = 0.35  # seconds after the last key, before a text is looked at
 _AUTO = "as the session plans"
@@ -213,3 +225,42 @@ def _named(stores: tuple[str, ...]) -> str:
 
 def _more(count: int, what: str) -> str:
     return f"{max(0, count)} {what}{'s' * (count != 1)}"
+
+
+_KEYWORDS = (
+    *("SELECT", "FROM", "WHERE", "AND", "OR", "NOT", "AS", "BETWEEN", "IN", "LIKE", "IS NULL", "IS NOT NULL"),
+    *("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL OUTER JOIN", "SEMI JOIN", "ANTI JOIN", "ON", "CASE", "WHEN"),
+    *("THEN", "ELSE", "END", "CAST", "INTERVAL", "[RANGE 10 SECONDS]", "[RANGE 1 MINUTE]", "[ROWS 1000]"),
+)
+
+_COMPLETE = Path(__file__).with_name("complete.js").read_text(encoding="utf-8")
+
+
+def make_editor(text: str, changed: Callable[[], object], run: Callable[[], object]) -> ui.codemirror:
+    """An editor with a text; Ctrl+Enter runs it."""
+    editor = ui.codemirror(
+        text,
+        language="SQL",
+        theme="basicLight",
+        line_wrapping=True,
+        on_change=lambda _: changed(),
+        keymap={"Mod-Enter": lambda _: run()},
+    )
+    return editor.classes("w-editor").props('aria-label="SQL of the query"')
+
+
+def offer_words(editor: ui.codemirror, streams: Sequence[StreamInfo]) -> None:
+    """Let the editor complete streams and columns; the browser must be connected."""
+    known = {one.name: [[column.name, column.type] for column in one.columns] for one in streams}
+    script = _COMPLETE.replace("ELEMENT", str(editor.id)).replace("STREAMS", json.dumps(known))
+    ui.run_javascript(script.replace("KEYWORDS", json.dumps(_KEYWORDS)))
+
+
+def underline(editor: ui.codemirror, error: SqlError | None) -> None:
+    """Draw a wavy line under the culprit of an error, if it is still in the text."""
+    marks = []
+    if error is not None and error.text == editor.value and error.text:
+        start = min(error.start, len(error.text) - 1)
+        marks = [{"kind": "mark", "from": start, "to": max(start + 1, error.end), "class": "w-wrong"}]
+    if list(editor.decorations) != marks:
+        editor.decorations = marks

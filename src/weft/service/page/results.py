@@ -17,7 +17,7 @@ from weft.service.hub.results import ResultsPage
 from weft.service.hub.values import QueryInfo
 from weft.service.page.frame import tell_error
 from weft.service.page.visit import Live, Visit
-from weft.service.view import counted
+from weft.service.terminal.view import counted
 
 __all__ = ["all_results", "as_csv", "as_parquet", "results"]
 

@@ -8,9 +8,9 @@ from nicegui import ui
 
 from weft.errors import WeftError
 from weft.runtime.observe.inspect import inspect
-from weft.service.page.tables import set_rows, text_table
+from weft.service.page.elements import set_rows, text_table
 from weft.service.page.visit import Live, Visit
-from weft.service.state_view import (
+from weft.service.terminal.state_view import (
     STORE_HEADS,
     STREAM_HEADS,
     query_line,

@@ -1,25 +1,155 @@
-"""What a view is given, and what it gives back.
+"""What a view is given, and what it gives back; and what is kept of a run for all visitors together.
 
 Guarantees: a view builds its elements once; then `load` is called in a thread, so that the page of nobody else waits,
-and `show` with what it gave, again and again while somebody looks.
+and `show` with what it gave, again and again while somebody looks. The plans that a session has run by are kept, each
+from the batch it began with and with why there was another: looking at them costs what the batches since the last look
+cost. All that is kept is bounded, and safe to read from any thread.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from weft.plan.graph import PhysicalGraph
+from weft.plan.observation import Observation
 from weft.runtime.observe.metrics import BatchMetrics
+from weft.runtime.observe.observed import observed
+from weft.runtime.observe.plan_changes import PlanChange
 from weft.service.demo_controls import DemoControls
 from weft.service.figures import BatchFigures
 from weft.service.hub.hub import SessionHub
-from weft.service.page.plans import PlanVersions
-from weft.service.trends import Trend
+from weft.service.page.charts import Trend
+from weft.session.session import Session
 
-__all__ = ["Live", "LogRecord", "PageModel", "RecentLog", "Visit"]
+__all__ = [
+    "Live",
+    "LogRecord",
+    "PageModel",
+    "PlanBeginning",
+    "PlanVersion",
+    "PlanVersions",
+    "RecentLog",
+    "Visit",
+    "what_happened",
+]
+
+
+VERSIONS = 60  # so many graphs are kept
+BEGINNINGS = 500  # and of so many, when they began and why
+BATCHES = 40  # so many batches of each
+
+
+@dataclass(frozen=True, slots=True)
+class PlanVersion:
+    """A graph that batches ran by, from batch ``first`` to ``last``; ``batches`` are the last of them.
+
+    ``title`` says in a few words why it took the place of the one before, and ``changes`` are those that the data
+    caused.
+    """
+
+    number: int
+    first: int
+    last: int
+    started: float
+    graph: PhysicalGraph
+    title: str
+    changes: tuple[PlanChange, ...] = ()
+    batches: tuple[BatchMetrics, ...] = ()
+
+    def observation(self) -> Observation | None:
+        """What its last batches did; None before the first is done."""
+        return observed(self.graph, self.batches) if self.batches else None
+
+    @property
+    def reason(self) -> str:
+        """Why, in all words."""
+        return "\n".join(f"{one.cause}: {one.reason}" for one in self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanBeginning:
+    """When a graph began to run, with which batch, and what was new about it."""
+
+    started: float
+    first: int
+    title: str
+
+
+class PlanVersions:
+    """The graphs that a session has run by; whoever has them looks at every batch, so that none is missed."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._versions: tuple[PlanVersion, ...] = ()
+        self._beginnings: deque[PlanBeginning] = deque(maxlen=BEGINNINGS)
+        self._seen, self._lock = -1, threading.Lock()
+
+    def beginnings(self) -> list[PlanBeginning]:
+        """What began when, oldest first, also of graphs that are no longer kept."""
+        self.look()
+        with self._lock:
+            return list(self._beginnings)
+
+    def look(self) -> tuple[PlanVersion, ...]:
+        """All versions that are kept, oldest first, with the batches up to now."""
+        with self._lock:
+            for graph, metrics in self._session.batches_after(self._seen):
+                self._seen = metrics.number
+                if graph is not None:
+                    self._take(graph, metrics)
+            changes = self._session.plan_history
+            self._versions = tuple(
+                _explained(self._versions, place, changes) for place in range(len(self._versions))
+            )
+            return self._versions
+
+    def _take(self, graph: PhysicalGraph, metrics: BatchMetrics) -> None:
+        last = self._versions[-1] if self._versions else None
+        if last is not None and last.graph is graph:
+            batches = (*last.batches[1 - BATCHES :], metrics)
+            self._versions = (*self._versions[:-1], replace(last, last=metrics.number, batches=batches))
+            return
+        title = what_happened(last.graph if last else None, graph)
+        number = last.number + 1 if last else 0
+        self._beginnings.append(PlanBeginning(metrics.started, metrics.number, title))
+        new = PlanVersion(
+            number, metrics.number, metrics.number, metrics.started, graph, title, (), (metrics,)
+        )
+        self._versions = (*self._versions[1 - VERSIONS :], new)
+
+
+def _explained(versions: tuple[PlanVersion, ...], place: int, changes: Sequence[PlanChange]) -> PlanVersion:
+    """A version with the changes that took effect with it."""
+    version = versions[place]
+    before = versions[place - 1].first if place else -1
+    own = tuple(one for one in changes if before < one.batch <= version.first) if place else ()
+    return version if own == version.changes else replace(version, changes=own)
+
+
+def what_happened(before: PhysicalGraph | None, after: PhysicalGraph) -> str:
+    """What is different between two graphs, in a few words."""
+    if before is None:
+        names = sorted(member.name for member in after.members)
+        return f"the first plan, for {', '.join(names) if len(names) <= 4 else f'{len(names)} queries'}"
+    old, new = ({member.name for member in graph.members} for graph in (before, after))
+    parts = [f"+ {name}" for name in sorted(new - old)] + [f"− {name}" for name in sorted(old - new)]
+    if parts:
+        return (
+            ", ".join(parts)
+            if len(parts) <= 4
+            else f"{len(new - old)} queries began, {len(old - new)} stopped"
+        )
+    filling = any(store.filling for store in after.stores)
+    if filling and not any(store.filling for store in before.stores):
+        return "new stores begin to be filled"
+    layouts = [{store.identity for store in graph.stores} for graph in (before, after)]
+    return "other stores" if layouts[0] != layouts[1] else "another order of probes"
+
 
 LINES = 500  # so many lines of the log are kept
 

@@ -8,11 +8,13 @@ place. An entry without a value counts as absent.
 from __future__ import annotations
 
 import math
+import re
 import reprlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -20,7 +22,13 @@ import yaml
 from weft.errors import PipelineError, WeftError, nearest
 from weft.logical.query.window import parse_duration
 
-__all__ = ["Node", "read_document"]
+__all__ = [
+    "Node",
+    "read_document",
+    "resolve_path",
+    "resolve_reference",
+]
+
 
 # Larger figures are no rates, counts or seconds of work, and their products leave the range of a double.
 _LARGEST = 1e15
@@ -202,3 +210,18 @@ def read_document(text: str, file: str) -> Node:
         raise PipelineError(
             f"{file} has a value that YAML cannot read: {error}", hint="put texts in quotes"
         ) from None
+
+
+def resolve_path(node: Node, root: Path) -> str:
+    """The path or URI that an entry names; a relative path begins at ``root``."""
+    text = node.text("name a path, as in in/videos")
+    if not text.strip() or "\0" in text:
+        raise node.error(f"{text!r} is not a path", "name one, as in in/videos")
+    return text if re.match(r"[A-Za-z][\w+.-]+:", text) else str(root / text)
+
+
+def resolve_reference(node: Node, root: Path) -> str:
+    """A text that may say where it is found: `env:NAME`, or `file:PATH`, whose relative path begins at ``root``."""
+    text = node.text("write it as a text, or say where it is found: env:NAME or file:PATH")
+    kind, _, path = text.partition(":")
+    return f"file:{root / path}" if kind == "file" and path and not path.startswith("//") else text

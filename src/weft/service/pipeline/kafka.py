@@ -24,8 +24,7 @@ from typing import Any, TypeAlias
 from weft.connectors.kafka.sink import KafkaSink, to_kafka
 from weft.connectors.kafka.source import KafkaSource, kafka
 from weft.logical.schema import Schema
-from weft.service.pipeline.document import Node
-from weft.service.pipeline.paths import resolve_path, resolve_reference
+from weft.service.pipeline.document import Node, resolve_path, resolve_reference
 
 __all__ = ["SINK_OPTIONS", "kafka_sink", "kafka_source"]
 

@@ -14,16 +14,20 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
         statistics:                            # optional; what is missing gets the documented defaults
           rate: 500                            # tuples per second
           distinct: {vid: 100000, geo: 50}
-    tables:                                    # optional; `pipeline.tables` has all entries
-      customers: {source: {files: parquet, path: dim/customers}, refresh: 5 minutes}
-    functions:                                 # optional; code, which `pipeline.functions` says where to look for
+    tables:                                    # optional
+      customers:
+        source: {files: parquet, path: dim/customers}    # or {delta: dim/customers}, and {delta: dim, version: 7}
+        refresh: 5 minutes                     # optional; without, it is read when the session starts
+        schema: id long, name string           # not needed for parquet, arrow and delta
+        statistics: {rows: 100000, distinct: {id: 100000}}
+    functions:                                 # optional; code
       similar: {python: "my_functions:similar", returns: boolean, selectivity: 0.1, cost: 0.000001}
     statistics:                                # optional
       horizon: 1 hour                          # how long unbounded windows are expected to grow
       selectivity: {"videos.vid = views.vid": 0.00001}
     options: {partitions: 4, strategy: auto}   # optional
     queries:
-      us_views: SELECT … FROM videos [RANGE 10 MINUTES] AS v, …
+      us_views: SELECT … FROM videos [RANGE 10 MINUTES] AS v, …    # with `weft run`, its results go to the console
       kept: {sql: SELECT …, sink: {parquet: out}}    # or delta, iceberg, postgres, …: see `pipeline.sinks`
       padded: {sql: SELECT … LEFT JOIN …, emit_unmatched_after: 10 minutes}    # instead of a window
       sorted: {sql: SELECT …, order: outer, precision: 64}    # or inner, event, none
@@ -43,38 +47,57 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
     allow: {sinks: [{parquet: out/*}]}         # what requests to `weft serve` may name; `pipeline.serving` has all
     serve: {port: 8080}                        # where it listens, and its limits
 
+A module that ``functions`` names is looked for beside the file first, and then where Python finds it. One beside the
+file is sent to Spark's workers with the function; any other must be installed there. `refuse_functions` is for files
+that are not trusted: it imports nothing.
+
 Paths are relative to the file; files, results and state may also be in object stores, by URIs. A name or text that YAML
 would read as something else (on, no, 5) is put in quotes.
 """
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from weft.errors import PipelineError
+from weft.connectors.delta.table import DeltaReader, delta
+from weft.connectors.files.source import FilesSource
+from weft.errors import PipelineError, nearest
+from weft.logical.query.ordering import ORDERS
 from weft.logical.query.query import Query
+from weft.logical.schema import Schema
 from weft.optimizer.cost import Weights
 from weft.optimizer.single.strategies import STRATEGIES
 from weft.optimizer.space import Options
 from weft.ports.sink import Sink
-from weft.service.pipeline.document import Node, read_document
-from weft.service.pipeline.functions import add_function, refuse_functions
-from weft.service.pipeline.queries import read_query
+from weft.service.pipeline.document import Node, read_document, resolve_path
 from weft.service.pipeline.serving import Allowed, ServeSettings, read_allowed, read_serving
 from weft.service.pipeline.settings import SETTINGS, read_settings
-from weft.service.pipeline.sinks import console_sink
-from weft.service.pipeline.sources import PipelineSource
-from weft.service.pipeline.streams import add_stream
-from weft.service.pipeline.tables import add_table
+from weft.service.pipeline.sinks import console_sink, read_sink
+from weft.service.pipeline.sources import PipelineSource, read_source
+from weft.service.pipeline.streams import add_stream, read_statistics
 from weft.session.planned_query import PlannedQuery
 from weft.session.session import Session
-from weft.stats.statistics import Statistics
+from weft.stats.statistics import Statistics, StreamStatistics
 
-__all__ = ["PROBE_ORDERS", "Pipeline", "load_pipeline", "read_pipeline"]
+__all__ = [
+    "PROBE_ORDERS",
+    "Pipeline",
+    "QueryEntry",
+    "add_function",
+    "add_table",
+    "load_pipeline",
+    "read_pipeline",
+    "read_query",
+    "refuse_functions",
+]
+
 
 PROBE_ORDERS = ("auto", "greedy", "exhaustive")
 
@@ -229,3 +252,116 @@ def _options(node: Node) -> Options:
     given: dict[str, Any] = {name: _OPTIONS[name](found) for name, found in node.section(_OPTIONS).items()}
     with node.at():
         return Options(**given)
+
+
+_PYTHON = "as in python: my_functions:similar"
+_ENTRIES = ("python", "returns", "selectivity", "cost")
+
+
+def refuse_functions(node: Node) -> None:
+    """Refuse a file that names functions; ``node`` is what it says of them."""
+    for name in node.mapping():
+        raise node.entry(name).error(
+            "the file names Python code, which --no-functions refuses to import",
+            "leave out --no-functions if you trust the file and the modules that it names",
+        )
+
+
+def add_function(session: Session, name: str, node: Node, root: Path) -> None:
+    """Register a function with the session."""
+    found = node.section(_ENTRIES)
+    for entry, hint in (("python", _PYTHON), ("returns", "as in returns: boolean")):
+        if entry not in found:
+            raise node.error(f"a function needs {entry}", hint)
+    function = _function(found["python"], root)
+    hints = {entry: found[entry].figure() for entry in ("selectivity", "cost") if entry in found}
+    with node.at():
+        session.function(name, function, returns=found["returns"].text("as in boolean"), **hints)
+
+
+def _function(node: Node, root: Path) -> Callable[..., Any]:
+    text = node.text(_PYTHON)
+    module, _, attribute = text.partition(":")
+    if not module or not attribute:
+        raise node.error(f"{text!r} names no function", _PYTHON)
+    found = _module(node, module, root)
+    if not hasattr(found, attribute):
+        names = [one for one in vars(found) if callable(getattr(found, one)) and not one.startswith("_")]
+        raise node.error(f"{module} has no {attribute}", nearest(attribute, names))
+    function: Callable[..., Any] = getattr(found, attribute)
+    return function
+
+
+def _module(node: Node, name: str, root: Path) -> ModuleType:
+    sys.path.insert(0, str(root))
+    try:
+        found = importlib.import_module(name)
+    except Exception as error:
+        raise node.error(f"cannot import {name}: {type(error).__name__}: {error}", _PYTHON) from None
+    finally:
+        sys.path.remove(str(root))
+    if Path(getattr(found, "__file__", None) or "/").is_relative_to(root):
+        from pyspark import cloudpickle  # only who has functions needs it
+
+        cloudpickle.register_pickle_by_value(found)  # type: ignore[no-untyped-call]
+    return found
+
+
+_QUERY = "a query is a text: SELECT … FROM …, or {sql: SELECT … FROM …, sink: …}"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryEntry:
+    """The text of a query, where its results go, how long rows wait for a partner and in which order results leave."""
+
+    sql: str
+    sink: Sink | None = None
+    emit_unmatched_after: timedelta | None = None
+    order: str = "none"
+    precision: int | None = None
+
+
+def read_query(name: str, node: Node, root: Path) -> QueryEntry:
+    """What a file says of a query."""
+    if not isinstance(node.value, dict):
+        return QueryEntry(node.text(_QUERY))
+    found = node.section(("sql", "sink", "emit_unmatched_after", "order", "precision"))
+    if "sql" not in found:
+        raise node.error("the query has no text", _QUERY)
+    sink = read_sink(name, found["sink"], root) if "sink" in found else None
+    wait = found["emit_unmatched_after"].duration() if "emit_unmatched_after" in found else None
+    order = found["order"].choice("order", ORDERS) if "order" in found else "none"
+    precision = found["precision"].integer() if "precision" in found else None
+    return QueryEntry(found["sql"].text(_QUERY), sink, wait, order, precision)
+
+
+_TABLE_ENTRIES = ("schema", "source", "refresh", "statistics")
+_TABLE_SOURCES = "as in source: {files: parquet, path: dim/customers} or source: {delta: dim/customers}"
+
+
+def add_table(session: Session, name: str, node: Node, root: Path) -> StreamStatistics | None:
+    """Register a table with the session; returns what the file says of its figures."""
+    found = node.section(_TABLE_ENTRIES)
+    schema = found.get("schema")
+    source = _table_source(found["source"], schema, root) if "source" in found else None
+    if source is None and schema is None:
+        raise node.error("a table needs a source or a schema", _TABLE_SOURCES)
+    given: dict[str, Any] = {"refresh": found["refresh"].duration()} if "refresh" in found else {}
+    with node.at():
+        session.table(name, source or (schema.text() if schema is not None else ""), **given)
+    if "statistics" not in found:
+        return session.statistics.streams.get(name)
+    return read_statistics(name, session.catalog.stream(name).schema, found["statistics"], "rows")
+
+
+def _table_source(node: Node, schema: Node | None, root: Path) -> FilesSource | DeltaReader:
+    if "delta" not in node.mapping():
+        found = read_source(node, schema, root)
+        if not isinstance(found, FilesSource):
+            raise node.error("a table is read from files or from a Delta table", _TABLE_SOURCES)
+        return found
+    entries = node.section(("delta", "version"))
+    with node.at():
+        columns = Schema.parse(schema.text()) if schema is not None else None
+        version = entries["version"].integer() if "version" in entries else None
+        return delta(resolve_path(entries["delta"], root), version=version, schema=columns)

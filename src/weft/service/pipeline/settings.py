@@ -17,8 +17,7 @@ from weft.logical.query.limits import Limits
 from weft.optimizer.adaptation import Adaptation
 from weft.runtime.loop.config import DURABILITIES
 from weft.runtime.loop.driver import POLICIES
-from weft.service.pipeline.document import Node
-from weft.service.pipeline.paths import resolve_path
+from weft.service.pipeline.document import Node, resolve_path
 from weft.session.settings import ADAPT, EXECUTIONS
 from weft.session.validation import checkpoint_path
 

@@ -29,9 +29,8 @@ from weft.connectors.memory.sink import to_memory
 from weft.connectors.postgres.sink import to_postgres
 from weft.errors import nearest
 from weft.ports.sink import Sink
-from weft.service.pipeline.document import Node
+from weft.service.pipeline.document import Node, resolve_path, resolve_reference
 from weft.service.pipeline.kafka import SINK_OPTIONS, kafka_sink
-from weft.service.pipeline.paths import resolve_path, resolve_reference
 
 __all__ = ["console_sink", "read_sink"]
 

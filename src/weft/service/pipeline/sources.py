@@ -32,9 +32,8 @@ from weft.connectors.generate.rate import Kind, RateSource, choice, sequence, ti
 from weft.connectors.kafka.source import KafkaSource
 from weft.errors import nearest
 from weft.logical.schema import Schema
-from weft.service.pipeline.document import Node
+from weft.service.pipeline.document import Node, resolve_path
 from weft.service.pipeline.kafka import kafka_source
-from weft.service.pipeline.paths import resolve_path
 
 __all__ = ["PipelineSource", "read_source"]
 

@@ -14,8 +14,8 @@ import uvicorn
 
 from weft.service.api.app import Service, make_service
 from weft.service.api.guard import GuardSettings
+from weft.service.api.listening import listen, timed_protocol
 from weft.service.hub.hub import SessionHub
-from weft.service.listening import listen, timed_protocol
 from weft.service.pipeline import read_pipeline
 
 PIPELINE = """

@@ -12,8 +12,7 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from weft.errors import ConfigError
-from weft.service.api.guard import Guard, GuardSettings
-from weft.service.api.limits import CLIENTS, RateLimit
+from weft.service.api.guard import CLIENTS, Guard, GuardSettings, RateLimit
 from weft.service.api.tokens import Tokens, read_tokens
 
 FULL, READ = "full-token-of-many-letters", "read-token-of-many-letters"

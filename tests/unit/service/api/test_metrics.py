@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.unit.service.api.running import Place, wait_for
-from weft.service.api.metrics import FAMILIES, Metrics
-from weft.service.api.openmetrics import OTHER, BoundedNames, Family, Histogram, exposition
+from weft.service.api.metrics import FAMILIES, OTHER, BoundedNames, Family, Histogram, Metrics, exposition
 from weft.service.hub.hub import SessionHub
 
 ROOT = Path(__file__).parents[4]

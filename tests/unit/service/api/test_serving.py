@@ -21,8 +21,8 @@ from tests.unit.service.command import weft
 from tests.unit.service.questions import self_join
 from weft.errors import ConfigError, PipelineError, StateError
 from weft.service.client import Client, ServiceError
+from weft.service.commands.serve import ServeOptions, serve_pipeline
 from weft.service.pipeline import read_pipeline
-from weft.service.serving import ServeOptions, serve_pipeline
 
 ROOT = Path(__file__).parents[4]
 TOKEN = "a-token-of-many-letters"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from weft.service.api.shared_answers import FRESH, KEPT, SharedAnswers
+from weft.service.api.app import FRESH, KEPT, SharedAnswers
 
 Message = MutableMapping[str, Any]
 

@@ -12,8 +12,7 @@ import pytest
 from tests.unit.service.api.running import JOIN, PIPELINE, place, running_hub, served, wait_for
 from weft.service.api.guard import GuardSettings
 from weft.service.api.tokens import read_tokens
-from weft.service.client import Client
-from weft.service.client.http_client import ServiceError
+from weft.service.client import Client, ServiceError
 from weft.service.hub.hub import SessionHub
 
 FULL, READ = "full-token-of-many-letters", "read-token-of-many-letters"

@@ -22,16 +22,14 @@ from weft.service.demo_controls import QUERIES as DEMO_QUERIES
 from weft.service.demo_controls import Balance, balance_of
 from weft.service.figures import BatchFigures, RunTotals, StoreFigures, StreamCounts
 from weft.service.hub.describing import stream_info
-from weft.service.hub.follower import Seen
+from weft.service.hub.lifecycle import Seen
 from weft.service.hub.values import NewQuery
-from weft.service.page.charts import CHARTS, chart_data, chart_options
+from weft.service.page.charts import CHARTS, Trend, chart_data, chart_options
 from weft.service.page.demo import balance_text
-from weft.service.page.details import details
 from weft.service.page.overview import stream_cells
-from weft.service.page.plans import PlanVersions, what_happened
-from weft.service.page.visit import PageModel
+from weft.service.page.plan import details
+from weft.service.page.visit import PageModel, PlanVersions, what_happened
 from weft.service.pipeline import load_pipeline
-from weft.service.trends import Trend
 from weft.stats.histogram import Histogram
 from weft.stats.latency import Latency
 from weft.testing import LocalRun

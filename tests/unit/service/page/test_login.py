@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from weft.service.api.login import COOKIE, HOURS, MOST, Logins
+from weft.service.api.guard import COOKIE, HOURS, MOST, Logins
 from weft.service.api.tokens import Tokens
 
 TOKEN = "a-token-for-everything"

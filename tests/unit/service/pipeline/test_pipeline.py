@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.shares import examples
 from tests.unit.service.samples import GOOD, OPTIONS, RUNNABLE, SELECTIVITY
 from weft.errors import PipelineError, WeftError
+from weft.service.commands.explain import unused_statistics
 from weft.service.pipeline import load_pipeline, read_pipeline
-from weft.service.pipeline.unused import unused_statistics
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 

@@ -19,10 +19,10 @@ from weft.connectors.memory.sink import MemorySink
 from weft.errors import PipelineError
 from weft.logical.query.limits import Limits
 from weft.optimizer.adaptation import Adaptation
+from weft.service.commands.explain import unused_statistics
+from weft.service.commands.run import check_runnable
 from weft.service.demo import PIPELINE
 from weft.service.pipeline import Pipeline, load_pipeline, read_pipeline
-from weft.service.pipeline.unused import unused_statistics
-from weft.service.run import check_runnable
 
 
 def runnable(root: Path, **given: Any) -> Pipeline:

@@ -1,7 +1,8 @@
-"""Dead letters: the records that could not be read, with where they came from and why."""
+"""What happened: the log, newest first, and the dead letters with where they came from and why."""
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from itertools import islice
 from pathlib import Path
 
@@ -9,11 +10,12 @@ from nicegui import ui
 
 from weft.connectors.formats.dead_letters import DeadLetters
 from weft.connectors.formats.records import BadRecord
-from weft.service.page.tables import set_rows, text_table
-from weft.service.page.visit import Live, Visit
-from weft.service.view import counted
+from weft.service.page.elements import set_rows, text_table
+from weft.service.page.visit import Live, LogRecord, Visit
+from weft.service.terminal.view import counted
 
-__all__ = ["dead_letters"]
+__all__ = ["dead_letters", "log"]
+
 
 NEWEST = 200  # so many records are shown
 _LETTERS = 300  # so many of a record
@@ -60,3 +62,23 @@ def letter_cells(batch: int, record: BadRecord) -> tuple[str, ...]:
     text = record.raw.decode("utf-8", "replace")
     shown = text if len(text) <= _LETTERS else text[:_LETTERS] + "…"
     return str(batch), record.source, ", ".join([Path(record.file).name, *place]), record.reason, shown
+
+
+def log(visit: Visit) -> Live:
+    """Build the view."""
+    with ui.element("section").classes("w-card"):
+        ui.label("Log").classes("w-title")
+        ui.label(
+            "Queries that began or stopped, plans that changed and why, and warnings of the service; times are in UTC."
+        ).classes("w-dim")
+        table = text_table(("time", "level", "what"), left=("level", "what"), most=50)
+        table.props("wrap-cells")
+
+    def show(lines: list[LogRecord]) -> None:
+        set_rows(table, [(_time(one.at), one.level, one.text) for one in lines])
+
+    return Live(visit.model.events, show, every=2.0)
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, timezone.utc).strftime("%H:%M:%S.%f")[:-3]

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from weft.errors import ConfigError
 from weft.plan.figures import number
-from weft.service.client.http_client import Client, Results
+from weft.service.client import Client, Results
 from weft.service.hub.values import QueryInfo
 
 __all__ = ["query_app"]

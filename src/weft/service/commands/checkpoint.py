@@ -1,11 +1,13 @@
-"""`weft watermark`: the watermarks of a checkpoint or of a running service, and how to mend one.
+"""`weft checkpoint` and `weft watermark`: what is done to a checkpoint as a whole.
 
-Guarantees: without a time nothing is changed. A checkpoint that a session uses is only shown: the session itself, or
-the service it runs in, is the one to set a watermark.
+Guarantees: a checkpoint is copied only while no session uses it, and what was copied is compared. `weft watermark`
+changes nothing without a time. A checkpoint that a session uses is only shown: the session itself, or the service it
+runs in, is the one to set a watermark.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,7 +15,41 @@ import typer
 from weft.errors import ConfigError
 from weft.logical.moments import moment_of, shown_time
 
-__all__ = ["watermark"]
+__all__ = ["checkpoint_app", "named_checkpoint", "watermark"]
+
+
+checkpoint_app = typer.Typer(help="What is done to a checkpoint as a whole.", no_args_is_help=True)
+
+
+@checkpoint_app.callback()
+def _group() -> None:
+    """What is done to a checkpoint as a whole."""
+
+
+@checkpoint_app.command()
+def copy(
+    source: Annotated[str, typer.Argument(help="The checkpoint of a stopped session: a directory or a URI.")],
+    target: Annotated[str, typer.Argument(help="Where to: a place that has nothing yet.")],
+) -> None:
+    """Copy the checkpoint of a stopped session to another storage, and compare what was copied."""
+    from weft.runtime.log.copying import copy_checkpoint  # other commands need not load it
+    from weft.storage.objects import ObjectStorage
+    from weft.storage.places import storage_at
+
+    places = storage_at(source), storage_at(target)
+    for one in places:
+        if isinstance(one, ObjectStorage):
+            one.check()
+    done = copy_checkpoint(*places)
+    typer.echo(f"{done.entries} entries, {done.bytes:,} bytes: copied and compared")
+    typer.echo(f"go on with {places[1].locate('').rstrip('/')}, and no more with the old one")
+
+
+def named_checkpoint(place: str | None) -> Path | str | None:
+    """The checkpoint that an option names."""
+    from weft.session.validation import checkpoint_path  # other commands need not load it
+
+    return None if place is None else checkpoint_path(place)
 
 
 def watermark(
@@ -40,7 +76,7 @@ def watermark(
         return
     moment = moment_of(to, "--to")
     if remote:
-        from weft.service.client.http_client import Client  # other commands need not load it
+        from weft.service.client import Client  # other commands need not load it
 
         Client(place).set_watermark(stream, to)
     else:
@@ -70,7 +106,7 @@ def _moved(moved: tuple[int, int, str] | None) -> str:
 
 
 def _show_remote(place: str) -> None:
-    from weft.service.client.http_client import Client
+    from weft.service.client import Client
 
     for one in Client(place).streams():
         mark = "not known" if one.watermark is None else one.watermark.isoformat(" ")

@@ -27,11 +27,11 @@ from typing import Any
 from rich.console import Console
 
 from weft.errors import ConfigError, WeftError
-from weft.service.listening import allow_many_files, listen, timed_protocol
+from weft.service.api.listening import allow_many_files, listen, timed_protocol
+from weft.service.commands.run import check_runnable
 from weft.service.pipeline import Pipeline
-from weft.service.run import check_runnable
 from weft.service.startup import prepare, spark_log
-from weft.service.watch import stop_signals
+from weft.service.terminal.watch import stop_signals
 
 __all__ = ["ServeOptions", "serve_pipeline"]
 

@@ -1,8 +1,9 @@
-"""A client of a service: what its HTTP interface offers, as methods with types.
+"""A client of a service, for Python (`Client`) and for the command line (`weft query`, `weft apply`).
 
-Guarantees: answers are the values of `weft.service.hub.values`; what the service refuses is a `ServiceError` with its
-message, hint and excerpt. A token is sent in a header to the service alone: redirects are not followed. It needs
-nothing that Weft does not need.
+Guarantees: what the HTTP interface offers are methods with types, and answers are the values of
+`weft.service.hub.values`; a field that is not known is passed over, so that a client reads what a newer service says.
+What the service refuses is a `ServiceError` with its message, hint and excerpt. A token is sent in a header to the
+service alone: redirects are not followed. It needs nothing that Weft does not need.
 
     client = Client("http://127.0.0.1:8080")
     client.create("SELECT …", name="trolls")
@@ -18,12 +19,14 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime
+from functools import lru_cache
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from urllib.parse import quote, urlencode, urlsplit
 
 from weft.errors import ConfigError, WeftError
-from weft.service.client.decoding import decode
 from weft.service.hub.values import (
     BatchInfo,
     ColumnInfo,
@@ -38,7 +41,13 @@ from weft.service.hub.values import (
     StreamInfo,
 )
 
-__all__ = ["Client", "Results", "ServiceError"]
+__all__ = [
+    "Client",
+    "Results",
+    "ServiceError",
+    "decode",
+]
+
 
 Value = TypeVar("Value")
 
@@ -270,3 +279,45 @@ def _refusal(status: int, content: bytes) -> ServiceError:
         return ServiceError(str(problem["detail"]), status=status, problem=problem)
     except (ValueError, KeyError, TypeError):
         return ServiceError(f"the answer has status {status}", status=status)
+
+
+Made = TypeVar("Made")
+
+
+@lru_cache(maxsize=128)
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def decode(kind: type[Made], value: Any) -> Made:
+    """A value of JSON as one of a type.
+
+    >>> decode(tuple[datetime, ...], ["2024-01-01T00:00:00Z"])[0].year
+    2024
+    """
+    try:
+        found: Made = _decoded(kind, value)
+    except (TypeError, ValueError, KeyError) as error:
+        raise WeftError(
+            f"the answer is not what was expected: {error}", hint="is it of another version?"
+        ) from None
+    return found
+
+
+def _decoded(kind: Any, value: Any) -> Any:
+    if isinstance(kind, type) and is_dataclass(kind):
+        hints = _hints(kind)
+        known = {one.name for one in fields(kind)}
+        return kind(**{name: _decoded(hints[name], one) for name, one in value.items() if name in known})
+    origin, given = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        if value is None:
+            return None
+        return _decoded(next(one for one in given if one is not type(None)), value)
+    if origin is tuple:
+        return tuple(_decoded(given[0], one) for one in value)
+    if origin in (dict, Mapping):
+        return {name: _decoded(given[1], one) for name, one in value.items()}
+    if kind is datetime:
+        return datetime.fromisoformat(value.replace("Z", "+00:00"))
+    return float(value) if kind is float and isinstance(value, int) else value

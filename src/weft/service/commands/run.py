@@ -32,8 +32,8 @@ from weft.runtime.observe.metrics import BatchMetrics
 from weft.service.figures import batches_after, figures
 from weft.service.pipeline import Pipeline
 from weft.service.startup import in_background, prepare, spark_log
-from weft.service.view import line, screen, summary
-from weft.service.watch import log_batches, stop_signals, watch
+from weft.service.terminal.view import line, screen, summary
+from weft.service.terminal.watch import log_batches, stop_signals, watch
 from weft.session.planned_query import PlannedQuery
 from weft.storage.objects import ObjectStorage
 from weft.storage.places import storage_at

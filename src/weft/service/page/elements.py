@@ -1,12 +1,30 @@
-"""Tables of texts and figures, which are shown as they are and never taken for markup."""
+"""The look of the page, and elements that several views have.
+
+Guarantees: colours follow light and dark by CSS variables. Texts and figures in tables are shown as they are and never
+taken for markup.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from nicegui import ui
 
-__all__ = ["set_rows", "text_table"]
+from weft.plan.drawing.svg import STYLE
+
+__all__ = [
+    "CSS",
+    "SERIES",
+    "set_rows",
+    "text_table",
+]
+
+
+# The colours of lines in charts, which are legible on light and on dark.
+SERIES = ("#3b82f6", "#f59e0b", "#10b981", "#ef4444")
+
+CSS = Path(__file__).with_name("page.css").read_text(encoding="utf-8") + STYLE
 
 
 def text_table(heads: Sequence[str], *, left: Sequence[str] = (), most: int = 0) -> ui.table:
