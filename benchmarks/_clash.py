@@ -15,8 +15,8 @@ from random import Random
 from weft.logical.catalog import Catalog
 from weft.logical.expr.expression import Expr
 from weft.logical.expr.functions import call
+from weft.logical.query.canonical import signature
 from weft.logical.query.query import Input, Query, make_query, star
-from weft.logical.query.signature import signature
 from weft.logical.query.window import UNBOUNDED, Window
 from weft.logical.schema import Schema, Stream
 from weft.stats.statistics import Statistics, StreamStatistics

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from weft.errors import SuspendedError, WeftError
     from weft.logical.catalog import Catalog
     from weft.logical.query.limits import Limits
-    from weft.logical.query.punctuation import Punctuation
+    from weft.logical.query.ordering import Punctuation
     from weft.logical.query.query import Query
     from weft.logical.schema import Schema, Stream
     from weft.optimizer.adaptation import Adaptation
@@ -101,7 +101,7 @@ _HOMES = {
     "Adaptation": "weft.optimizer.adaptation",
     "Options": "weft.optimizer.space",
     "PlannedQuery": "weft.session.planned_query",
-    "Punctuation": "weft.logical.query.punctuation",
+    "Punctuation": "weft.logical.query.ordering",
     "Punctuations": "weft.ports.punctuation",
     "Query": "weft.logical.query.query",
     "Schema": "weft.logical.schema",

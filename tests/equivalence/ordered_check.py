@@ -11,8 +11,7 @@ from tests.equivalence.oracle import Oracle, differs, run
 from tests.equivalence.ordered import PRECISIONS, Truth, dropping, shown_join
 from tests.equivalence.streams import Join
 from tests.local_runner import LocalRunner
-from weft.logical.query.ordering import Ordering
-from weft.logical.query.punctuation import LAST
+from weft.logical.query.ordering import LAST, Ordering
 from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.plan.lower import lower
 from weft.ports.punctuation import Punctuations

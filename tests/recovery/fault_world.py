@@ -28,7 +28,7 @@ from weft.adapting.background import ForegroundPlanner
 from weft.adapting.planner import Planner
 from weft.connectors.formats.dead_letters import DeadLetterBox, DeadLetterLimit
 from weft.connectors.sink_descriptions import make_sink, portable_description
-from weft.logical.moments import shown_time
+from weft.logical.times import shown_time
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest

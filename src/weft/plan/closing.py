@@ -13,7 +13,7 @@ from weft.logical.expr.expression import all_of, to_sql
 from weft.logical.outer.outer import joins, visible
 from weft.logical.outer.waiting import AT_ONCE, waits
 from weft.logical.query.join_tree import ASOF, Join
-from weft.logical.query.window import format_duration
+from weft.logical.times import format_duration
 from weft.plan.graph import PhysicalGraph
 from weft.plan.homes import locate_rows
 from weft.plan.observation import Observation

@@ -13,10 +13,11 @@ from datetime import timedelta
 from weft.errors import WeftError
 from weft.logical.expr.expression import Call
 from weft.logical.expr.user_functions import has_user_call
-from weft.logical.query.asof import asof_joins
+from weft.logical.outer.asof import asof_joins
 from weft.logical.query.ordering import Ordering
 from weft.logical.query.query import Query
-from weft.logical.query.window import Rows, format_duration
+from weft.logical.query.window import Rows
+from weft.logical.times import format_duration
 from weft.plan.closing import closing_lines
 from weft.plan.figures import number, table
 from weft.plan.graph import PhysicalGraph, StoreNode

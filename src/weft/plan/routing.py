@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import NamedTuple
 
-from weft.logical.expr.bounds import Range, bounds, cell, last_cell, ranges
+from weft.logical.expr.bounds import ValueRange, bounds, cell, last_cell, ranges
 from weft.logical.expr.expression import Call, Expr, aliases, to_sql
 from weft.logical.expr.user_functions import has_user_call
 from weft.logical.query.horizon import is_time_bound
@@ -57,13 +57,13 @@ class Routing:
         for one, _ in self.derived:
             if len(aliases(one)) == 1 and self.number(one) == NO_KEY:
                 self.members.append({next(iter(aliases(one))): one})
-        self.bands: dict[int, Range] = {}
+        self.bands: dict[int, ValueRange] = {}
         self.spans: dict[int, list[CellSpan]] = {}
         for alias, other in permutations(query.aliases, 2):
             for band in _bands(query, other, alias):
                 self._add_band(alias, other, band)
 
-    def _add_band(self, alias: str, other: str, band: Range) -> None:
+    def _add_band(self, alias: str, other: str, band: ValueRange) -> None:
         width = band.width * CELL
         by = cell(band.stored, width)
         if self.number(by) == NO_KEY:
@@ -99,7 +99,7 @@ class Routing:
         return next((span for span in self.spans.get(route, ()) if span.needed <= known), None)
 
 
-def _bands(query: Query, other: str, alias: str) -> Iterator[Range]:
+def _bands(query: Query, other: str, alias: str) -> Iterator[ValueRange]:
     """The bands that one input sets to a value of another, except those of event times."""
     plain = [predicate for predicate in query.predicates if not has_user_call(predicate)]
     found = bounds(plain, frozenset({other}), frozenset({alias}))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.logical.expr.bounds import Bound, Range, bounds, ranges
+from weft.logical.expr.bounds import Bound, ValueRange, bounds, ranges
 from weft.logical.expr.expression import Expr
 from weft.logical.query.window import UNBOUNDED
 from weft.plan.graph import PhysicalGraph, StoreNode
@@ -18,9 +18,9 @@ from weft.plan.rules import ProbeRule
 __all__ = ["band_of", "describe_searches", "grid_of", "time_bounds"]
 
 
-def grid_of(found: Sequence[Bound]) -> tuple[Range, ...]:
+def grid_of(found: Sequence[Bound]) -> tuple[ValueRange, ...]:
     """The first two values that are bounded from both sides, which make a grid; empty if there are fewer."""
-    values: dict[Expr, Range] = {}
+    values: dict[Expr, ValueRange] = {}
     for one in ranges(found):
         values.setdefault(one.stored, one)
     both = tuple(values.values())[:2]

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from weft.bucket.compiled import Longs
-from weft.logical.query.punctuation import LAST, Punctuation
+from weft.logical.query.ordering import LAST, Punctuation
 
 __all__ = ["KEY", "MOST", "Punctuations"]
 

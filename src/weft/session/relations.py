@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from weft.errors import CatalogError, ConfigError
 from weft.logical.arguments import checked
 from weft.logical.catalog import Catalog
-from weft.logical.moments import moment_of, shown_time
 from weft.logical.schema import AHEAD, Stream
+from weft.logical.times import moment_of, shown_time
 from weft.session.function_registration import pack_function, with_expectations
 from weft.session.registry import Registered
 from weft.session.settings import Settings

@@ -32,8 +32,9 @@ from weft.logical.catalog import Catalog
 from weft.logical.nested.nested import read_streams
 from weft.logical.query.ordering import Ordering, check_ordering, ordering_of
 from weft.logical.query.query import Input, Query
-from weft.logical.query.window import Rows, parse_duration
+from weft.logical.query.window import Rows
 from weft.logical.schema import Schema, SchemaLike, Stream, StructLike, schema_of
+from weft.logical.times import parse_duration
 from weft.optimizer.single.strategies import STRATEGIES
 from weft.optimizer.space import Options
 from weft.ports.sink import Sink

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 
 from weft.errors import QueryError, SqlError
 from weft.logical.catalog import Catalog
-from weft.logical.expr.expression import Expr, all_of
+from weft.logical.expr.expression import Expr, all_of, count_terms
 from weft.logical.expr.user_functions import UserFunction
 from weft.logical.nested.flatten import Note, flatten
+from weft.logical.outer.tables import check_driven
 from weft.logical.query.horizon import check_times
 from weft.logical.query.join_tree import TESTS, Join
-from weft.logical.query.limits import DEFAULT_LIMITS, UNLIMITED, Limits, count_terms
+from weft.logical.query.limits import DEFAULT_LIMITS, UNLIMITED, Limits
 from weft.logical.query.query import Input, Query, connected, make_query
-from weft.logical.query.tables import check_driven
 from weft.sql.expressions import bind_conditions
 from weft.sql.inputs import InputBinder, check_tables, not_after, refs
 from weft.sql.outputs import bind_outputs

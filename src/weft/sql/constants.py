@@ -13,8 +13,8 @@ from sqlglot import exp
 from weft.errors import QueryError
 from weft.logical.expr.conversion import literal
 from weft.logical.expr.expression import Literal
-from weft.logical.query.window import parse_interval
 from weft.logical.schema import DataType
+from weft.logical.times import parse_interval
 from weft.sql.reject import refuse_arguments
 from weft.sql.source import Source
 

@@ -16,9 +16,8 @@ from sqlglot import TokenType, exp
 from weft.errors import CatalogError, QueryError, SqlError
 from weft.logical.expr.conditions import check_condition
 from weft.logical.expr.conversion import NULL, cast
-from weft.logical.expr.expression import BOOLEAN, Expr, conjuncts, to_sql
+from weft.logical.expr.expression import BOOLEAN, Expr, conjuncts, count_terms, to_sql
 from weft.logical.expr.functions import call, named_functions
-from weft.logical.query.limits import count_terms
 from weft.sql.constants import interval, literal_of, type_of
 from weft.sql.parse import parse_fragment
 from weft.sql.reject import refuse_arguments, unknown_function, unsupported

@@ -14,9 +14,9 @@ from weft.logical.catalog import Catalog
 from weft.logical.expr.expression import Expr
 from weft.logical.expr.functions import call
 from weft.logical.nested.nested import derived_stream, union_stream
-from weft.logical.query.asof import misplaced_versions
+from weft.logical.outer.asof import misplaced_versions
+from weft.logical.outer.tables import misplaced_table
 from weft.logical.query.query import Input, Query
-from weft.logical.query.tables import misplaced_table
 from weft.logical.query.window import UNBOUNDED, Rows, Window
 from weft.logical.schema import Stream
 from weft.sql.expressions import bind_expression

@@ -20,8 +20,7 @@ from sqlglot import exp
 from weft.errors import QueryError, SqlError
 from weft.logical.expr.expression import Column, Expr, columns, to_sql
 from weft.logical.names import identifier
-from weft.logical.query.output import Output, star, with_distinct_names
-from weft.logical.query.query import PRESENT
+from weft.logical.query.query import PRESENT, Output, star, with_distinct_names
 from weft.sql.expressions import bind_expression
 from weft.sql.reject import refuse_arguments, unsupported
 from weft.sql.scope import PROVENANCE, Merged, Scope, Shown

@@ -12,7 +12,8 @@ from datetime import timedelta
 from sqlglot import Token, TokenType
 
 from weft.errors import QueryError, SqlError
-from weft.logical.query.window import UNBOUNDED, Range, Rows, Unbounded, Window, parse_duration
+from weft.logical.query.window import UNBOUNDED, Range, Rows, Unbounded, Window
+from weft.logical.times import parse_duration
 from weft.sql.parse import Bracket
 from weft.sql.source import Span
 from weft.sql.statement import Name

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from weft.logical.expr.bounds import Bound, Range, bounds, ranges
+from weft.logical.expr.bounds import Bound, ValueRange, bounds, ranges
 from weft.logical.expr.expression import BOOLEAN, Call, Column, Expr, aliases, make_call, rename, to_sql
 from weft.logical.expr.user_functions import has_user_call
 from weft.logical.query.horizon import is_time_bound
@@ -105,9 +105,9 @@ def comparisons_of(query: Query) -> Iterator[Bound]:
                 yield bound
 
 
-def bands_of(query: Query) -> tuple[Range, ...]:
+def bands_of(query: Query) -> tuple[ValueRange, ...]:
     """The pairs of comparisons that bound a value from both sides; no comparison is in two of them."""
-    found, taken = list[Range](), set[Expr]()
+    found, taken = list[ValueRange](), set[Expr]()
     for band in ranges(list(comparisons_of(query))):
         ends = {band.low.predicate, band.high.predicate}
         if not ends & taken:

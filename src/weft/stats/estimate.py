@@ -21,8 +21,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import combinations, permutations
 
-from weft.logical.expr.bounds import Range as Band
-from weft.logical.expr.bounds import bounds, ranges
+from weft.logical.expr.bounds import ValueRange, bounds, ranges
 from weft.logical.expr.expression import BOOLEAN, Column, Expr, aliases, make_call
 from weft.logical.query.horizon import is_time_bound, retention, time_bounds
 from weft.logical.query.query import Key, Query
@@ -145,11 +144,11 @@ class Estimator:
         return found + [(aliases(p), self.statistics.selectivity(query, p)) for p in stated if p not in said]
 
     @cached_property
-    def bands(self) -> tuple[Band, ...]:
+    def bands(self) -> tuple[ValueRange, ...]:
         """Values that one input bounds for another from both sides; those of event times are part of the windows."""
         return tuple(self._find_bands())
 
-    def _find_bands(self) -> Iterator[Band]:
+    def _find_bands(self) -> Iterator[ValueRange]:
         stated = [p for p in self.query.predicates if not is_time_bound(self.query, p)]
         for one, other in combinations(self.query.aliases, 2):
             taken: set[Expr] = set()

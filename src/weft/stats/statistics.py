@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from weft.errors import StatisticsError
 from weft.logical.arguments import check_fields, checked
-from weft.logical.expr.bounds import Range
+from weft.logical.expr.bounds import ValueRange
 from weft.logical.expr.expression import (
     Call,
     Column,
@@ -192,7 +192,7 @@ class Statistics:
         given = known.get(predicate_name(query, predicate)) if known else None
         return self._guess(query, predicate) if given is None else given
 
-    def band(self, query: Query, band: Range) -> float:
+    def band(self, query: Query, band: ValueRange) -> float:
         """The part of pairs that two bounds let through together."""
         bounds = [bound.predicate for bound in (band.low, band.high)]
         if any(predicate_name(query, predicate) in self.selectivities for predicate in bounds):

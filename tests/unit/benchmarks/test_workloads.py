@@ -30,9 +30,10 @@ from benchmarks._schedule import SCENARIOS, schedule
 
 import weft
 from weft.logical.expr.expression import aliases
-from weft.logical.query.signature import signature
-from weft.logical.query.window import UNBOUNDED, Window, parse_duration
+from weft.logical.query.canonical import signature
+from weft.logical.query.window import UNBOUNDED, Window
 from weft.logical.query.window import Range as RangeWindow
+from weft.logical.times import parse_duration
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
 from weft.stats.estimate import Estimator

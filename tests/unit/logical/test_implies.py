@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tests.shares import examples
 
 from weft.kernels.expr.select import holds
+from weft.logical.expr.conditions import is_implied
 from weft.logical.expr.conversion import literal
 from weft.logical.expr.expression import Column, Expr, all_of
 from weft.logical.expr.functions import call
-from weft.logical.expr.implies import is_implied
 from weft.logical.schema import Schema
 
 LONG, DOUBLE = (field.type for field in Schema.parse("x long, y double").fields)

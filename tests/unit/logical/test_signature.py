@@ -8,9 +8,9 @@ from tests.shares import examples
 from tests.strategies import alias_names, catalogs, conditions, outer_queries, queries, windows
 
 from weft.logical.catalog import Catalog
+from weft.logical.query.canonical import signature
 from weft.logical.query.join_tree import Join
 from weft.logical.query.query import Input, Output, Query, make_query
-from weft.logical.query.signature import signature
 from weft.logical.schema import Schema, Stream
 from weft.sql.bind import parse_query
 

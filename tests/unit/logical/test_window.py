@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.strategies import durations, windows
 
 from weft.errors import QueryError
-from weft.logical.query.window import UNBOUNDED, Range, Rows, Window, format_duration, parse_duration
+from weft.logical.query.window import UNBOUNDED, Range, Rows, Window
+from weft.logical.times import format_duration, parse_duration
 from weft.sql.windows import parse_window
 
 

@@ -25,7 +25,7 @@ from weft.bucket import bucket
 from weft.connectors.formats import columns
 from weft.connectors.formats.dead_letters import DeadLetters
 from weft.errors import CatalogError, StateError
-from weft.logical import moments
+from weft.logical import times as moments
 from weft.logical.schema import Schema, Stream
 from weft.plan.graph import CODEC
 from weft.ports.source import Part

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.sql.samples import CATALOG
 
-from weft.logical.query.signature import signature
+from weft.logical.query.canonical import signature
 from weft.sql.bind import parse_query
 
 PAIRS = "videos v, views w WHERE v.vid = w.vid AND "

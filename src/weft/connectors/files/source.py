@@ -34,8 +34,8 @@ from weft.connectors.kafka.source import KafkaSource
 from weft.connectors.memory.source import TableSource
 from weft.errors import SourceError, nearest
 from weft.logical.arguments import checked
-from weft.logical.query.window import parse_duration
 from weft.logical.schema import DataType, Field, Schema, SchemaLike, schema_of
+from weft.logical.times import parse_duration
 from weft.ports.source import Cursor, Part, Place
 from weft.storage.uris import is_object_uri, normal_place
 

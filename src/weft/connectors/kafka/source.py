@@ -22,8 +22,8 @@ from weft.connectors.kafka.registry import registry_options, schema_text
 from weft.connectors.kafka.values import ValueFormat
 from weft.errors import SourceError, nearest
 from weft.logical.arguments import checked
-from weft.logical.query.window import parse_duration
 from weft.logical.schema import Schema, SchemaLike, schema_of
+from weft.logical.times import parse_duration
 from weft.ports.source import Part, Place
 
 __all__ = [

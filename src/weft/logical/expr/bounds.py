@@ -23,7 +23,7 @@ __all__ = [
     "FINE",
     "Bound",
     "Limit",
-    "Range",
+    "ValueRange",
     "bounds",
     "cell",
     "grid",
@@ -71,7 +71,7 @@ class Bound(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class ValueRange:
     """A value between two bounds that are always the same ``width`` apart, in its own unit."""
 
     stored: Expr
@@ -93,7 +93,7 @@ def bounds(predicates: Sequence[Expr], known: frozenset[str], inside: frozenset[
                 yield _moved(predicate, stored, value, lower)
 
 
-def ranges(found: Sequence[Bound]) -> Iterator[Range]:
+def ranges(found: Sequence[Bound]) -> Iterator[ValueRange]:
     """The values between two bounds of one width, in the order in which they are bounded."""
     highs: dict[tuple[Expr, Expr], list[Bound]] = {}
     for bound in found:
@@ -105,7 +105,7 @@ def ranges(found: Sequence[Bound]) -> Iterator[Range]:
                 high for high in highs.get((low.stored, low.base), ()) if 0 < high.shift - low.shift < _WIDEST
             )
             for high in islice(fitting, 1):
-                yield Range(low.stored, low, high, high.shift - low.shift)
+                yield ValueRange(low.stored, low, high, high.shift - low.shift)
 
 
 def cell(value: Expr, width: float) -> Expr:

@@ -8,6 +8,7 @@ around; pushes NOT inwards; decides comparisons of constants; and writes the dis
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 
@@ -31,18 +32,23 @@ __all__ = [
     "Column",
     "Expr",
     "Literal",
+    "Replaced",
     "Value",
     "aliases",
     "all_of",
     "columns",
     "conjuncts",
+    "count_terms",
+    "grown_terms",
     "identifier",
     "make_call",
     "rename",
+    "substituted",
     "to_sql",
     "transform",
     "type_sql",
 ]
+
 
 _COMMUTATIVE = frozenset({"=", "<>", "+", "*"})
 _FLIPPED = {">": "<", ">=": "<="}
@@ -243,3 +249,42 @@ def conjuncts(expr: Expr) -> tuple[Expr, ...]:
 def all_of(predicates: Iterable[Expr]) -> Expr:
     """The conjunction of predicates; TRUE for none."""
     return make_call("and", predicates, BOOLEAN)
+
+
+def count_terms(exprs: Iterable[Expr]) -> int:
+    """How many columns, constants and calls there are in some expressions."""
+    count, pending = 0, list(exprs)
+    while pending:
+        node = pending.pop()
+        count += 1
+        if isinstance(node, Call):
+            pending += node.args
+    return count
+
+
+# By alias and name of a column: the expression that it stands for.
+Replaced = Mapping[str, Mapping[str, Expr]]
+
+
+def substituted(expr: Expr, replaced: Replaced) -> Expr:
+    """The expression with columns replaced by what they stand for; one that nothing is given for stays as it is."""
+
+    def leaf(node: Column | Literal) -> Expr:
+        if isinstance(node, Column):
+            return replaced.get(node.alias, {}).get(node.name, node)
+        return node
+
+    return transform(expr, leaf)
+
+
+def grown_terms(exprs: Iterable[Expr], replaced: Replaced) -> int:
+    """By how many terms expressions would grow if their columns were replaced, beyond each replacement's own once."""
+    sizes = {
+        (alias, name): count_terms([expr])
+        for alias, of_alias in replaced.items()
+        for name, expr in of_alias.items()
+    }
+    uses_of_columns = [(column.alias, column.name) for expr in exprs for column in columns(expr)]
+    return sum(
+        (sizes[name] - 1) * (uses - 1) for name, uses in Counter(uses_of_columns).items() if name in sizes
+    )

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from weft.logical.names import identifier
-from weft.logical.query.window import format_duration
 from weft.logical.schema import DataType
+from weft.logical.times import format_duration
 
 __all__ = ["BOOLEAN", "Call", "Column", "Expr", "Literal", "Value", "identifier", "to_sql", "type_sql"]
 

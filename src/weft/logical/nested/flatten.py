@@ -5,30 +5,43 @@ the latest of its tuples' times, the latest time of a result is that of its tupl
 as they are. A window inside a sub-select of several inputs becomes conditions on the times of these inputs alone: each
 other is at most so much later. A window on such a sub-select says that one of its tuples is that recent. What cannot be
 said by a tree of joins over windows and conditions stays an input of its own, with the reason in a `Note`.
+
+A condition of a sub-select at a leaf of a tree of outer, semi and anti joins is put where it decides the same rows as
+it did below: at the join that brings the sub-select in, if this drops what has no partner or pads nothing of it; above
+the joins that keep the rows of the sub-select, each once. Where there is no such place, `_why_not_in_tree` says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import permutations
 
 from weft.errors import QueryError
 from weft.logical.expr.conversion import literal
-from weft.logical.expr.expression import BOOLEAN, Column, Expr, Literal, aliases, columns
+from weft.logical.expr.expression import (
+    BOOLEAN,
+    Column,
+    Expr,
+    Literal,
+    Replaced,
+    aliases,
+    columns,
+    grown_terms,
+    substituted,
+)
 from weft.logical.expr.functions import call
-from weft.logical.expr.substitute import grown_terms, substituted
-from weft.logical.nested.flatten_tree import joined_leaf, rebuild_tree, why_not_in_tree
+from weft.logical.expr.nulls import is_null_without
 from weft.logical.nested.nested import latest_time, settled
 from weft.logical.query.horizon import TimeBounds, time_bounds
 from weft.logical.query.join_tree import Join
-from weft.logical.query.output import Output
-from weft.logical.query.query import PRESENT, Input, Query, make_query
+from weft.logical.query.query import PRESENT, Input, Output, Query, make_query
 from weft.logical.query.window import UNBOUNDED, Range, Rows, Window
 from weft.logical.schema import ROW_TIME
 
 __all__ = ["Note", "flatten"]
+
 
 _MOST_TERMS = 500  # by which expressions may grow when others replace their columns
 
@@ -208,7 +221,7 @@ def _why_not(query: Query, input_: Input) -> str:
     if inner.outer is not None:
         return "an outer, semi or anti join is below another join"
     if len(inner.inputs) == 1:
-        return _why_not_counted(input_, inner, part.given) or why_not_in_tree(
+        return _why_not_counted(input_, inner, part.given) or _why_not_in_tree(
             query, input_.alias, part.query, part.given
         )
     if isinstance(input_.window, Rows) or any(isinstance(one.window, Rows) for one in inner.inputs):
@@ -218,7 +231,7 @@ def _why_not(query: Query, input_: Input) -> str:
         return "a window is about arrival times"
     if query.outer is not None and (ranged or input_.window != UNBOUNDED):
         return "a window is below an outer, semi or anti join"
-    return why_not_in_tree(query, input_.alias, part.query, part.given)
+    return _why_not_in_tree(query, input_.alias, part.query, part.given)
 
 
 def _conditions(query: Query) -> Iterator[Expr]:
@@ -278,9 +291,77 @@ def _united(query: Query, parts: Mapping[str, _Part]) -> Query:
         if part.alone or tree is None:
             where += terms
         else:
-            leaves[alias] = joined_leaf(part.query.aliases, terms)
+            leaves[alias] = _joined_leaf(part.query.aliases, terms)
     if tree is not None and leaves:
-        tree, above = rebuild_tree(tree, leaves, given)
+        tree, above = _rebuild_tree(tree, leaves, given)
         where += above
     outputs = (Output(output.name, substituted(output.expr, given)) for output in query.projection)
     return make_query(inputs, where, outputs, outer=tree, cross=True)
+
+
+Side = Join | str
+# By alias of a sub-select: what stands in the tree in its place, and the conditions of it that need a place.
+_Leaves = Mapping[str, tuple[Side, tuple[Expr, ...]]]
+
+
+def _why_not_in_tree(query: Query, alias: str, inner: Query, given: Mapping[str, Expr]) -> str:
+    """Why a sub-select without outer joins cannot become a part of a query's tree; empty if it can."""
+    if query.outer is None:
+        return ""
+    if len(inner.inputs) == 1 and inner.filters and _has_place(query.outer, alias) is None:
+        return "it has a condition, and is below a full outer join"
+    used = {c.name for expr in query.expressions() for c in columns(expr) if c.alias == alias}
+    missing = frozenset(inner.aliases)
+    if _is_padded(query.outer, alias) and not all(is_null_without(given[name], missing) for name in used):
+        return (
+            "it is below an outer join, and selects an expression that need not be NULL without its streams"
+        )
+    return ""
+
+
+def _joined_leaf(names: Sequence[str], conditions: Sequence[Expr]) -> tuple[Side, tuple[Expr, ...]]:
+    """The inputs of a sub-select as a leaf of a tree, and the conditions that need a place above it."""
+    if len(names) == 1:
+        return names[0], tuple(conditions)
+    side: Side = names[0]
+    seen, terms = {names[0]}, list(conditions)
+    for name in names[1:]:
+        seen.add(name)
+        on = tuple(term for term in terms if aliases(term) <= seen)
+        terms = [term for term in terms if term not in on]
+        side = Join("inner", side, name, on)
+    return side, ()
+
+
+def _rebuild_tree(tree: Join, leaves: _Leaves, given: Replaced) -> tuple[Join, tuple[Expr, ...]]:
+    """The tree with the inputs of sub-selects in place of these, and the conditions that go into WHERE."""
+    sides: list[Side] = []
+    rising: list[tuple[Expr, ...]] = []
+    for side in (tree.left, tree.right):
+        found = _rebuild_tree(side, leaves, given) if isinstance(side, Join) else leaves.get(side, (side, ()))
+        sides.append(found[0])
+        rising.append(found[1])
+    on = tuple(substituted(term, given) for term in tree.on)
+    here, above = ((*rising[0], *rising[1]), ()) if tree.kind == "inner" else (rising[1], rising[0])
+    return Join(tree.kind, sides[0], sides[1], (*on, *here)), above
+
+
+def _has_place(tree: Join, alias: str) -> bool | None:
+    """Whether a condition on a leaf finds a place in the tree; False: only above it; None: nowhere."""
+    on_left = alias == tree.left or (isinstance(tree.left, Join) and alias in tree.left.aliases)
+    side = tree.left if on_left else tree.right
+    below = _has_place(side, alias) if isinstance(side, Join) else False
+    if below is not False:
+        return below
+    if tree.kind == "full":
+        return None
+    return tree.kind == "inner" or not on_left  # rows that fail it have no partner; else the join keeps them
+
+
+def _is_padded(tree: Join, alias: str) -> bool:
+    """Whether rows of the tree can lack a tuple of an input."""
+    left = tree.left if isinstance(tree.left, Join) else None
+    right = tree.right if isinstance(tree.right, Join) else None
+    if alias == tree.left or (left and alias in left.aliases):
+        return tree.kind == "full" or (left is not None and _is_padded(left, alias))
+    return tree.kind in ("full", "left") or (right is not None and _is_padded(right, alias))

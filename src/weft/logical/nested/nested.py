@@ -14,13 +14,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 from weft.errors import CatalogError, QueryError
-from weft.logical.expr.expression import Expr
+from weft.logical.expr.expression import Expr, substituted
 from weft.logical.expr.functions import call
-from weft.logical.expr.substitute import substituted
 from weft.logical.query.canonical import canonical
 from weft.logical.query.horizon import time_bounds
-from weft.logical.query.output import Output
-from weft.logical.query.query import Input, Query, make_query
+from weft.logical.query.query import Input, Output, Query, make_query
 from weft.logical.schema import ROW_TIME, DataType, Field, Schema, Stream
 
 __all__ = [

@@ -15,7 +15,8 @@ from weft.errors import QueryError
 from weft.logical.expr.bands import read_band, read_term
 from weft.logical.expr.expression import Call, Column, Expr
 from weft.logical.query.query import Query
-from weft.logical.query.window import Range, format_duration
+from weft.logical.query.window import Range
+from weft.logical.times import format_duration
 
 __all__ = ["TimeBounds", "check_times", "distances", "is_time_bound", "retention", "time_bounds"]
 

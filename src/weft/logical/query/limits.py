@@ -8,13 +8,11 @@ by an error that names the limit and how to set it. How much functions may make 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from weft.errors import ConfigError, QueryError
-from weft.logical.expr.expression import Call, Expr
 
-__all__ = ["DEFAULT_LIMITS", "UNLIMITED", "Limits", "count_terms"]
+__all__ = ["DEFAULT_LIMITS", "UNLIMITED", "Limits"]
 
 _DEEPEST = 150  # deeper ones exceed Python's recursion limit
 
@@ -57,14 +55,3 @@ class Limits:
 
 DEFAULT_LIMITS = Limits()
 UNLIMITED = Limits(sys.maxsize, sys.maxsize, sys.maxsize, _DEEPEST)
-
-
-def count_terms(exprs: Iterable[Expr]) -> int:
-    """How many columns, constants and calls there are in some expressions."""
-    count, pending = 0, list(exprs)
-    while pending:
-        node = pending.pop()
-        count += 1
-        if isinstance(node, Call):
-            pending += node.args
-    return count

@@ -1,4 +1,4 @@
-"""In which order a query's results leave (SplitJoin, section 5; design, section 3).
+"""In which order a query's results leave, and up to where they are complete (SplitJoin, section 5; design, section 3).
 
 Guarantees: an `Ordering` that exists can be kept for the query it was checked with. All orders but `event` follow the
 total order of arrival (design, D5): by batch, by the rank of the relation in it, by position.
@@ -10,6 +10,8 @@ total order of arrival (design, D5): by batch, by the rank of the relation in it
   are in order by blocks of k of these numbers.
 - `event`: results leave sorted by their largest time, each once the watermarks of all its streams have passed it, or
   the input has ended; a stream without event time has that of arrival. A query that is stopped drops what it holds.
+
+What a `Punctuation` says of the first rows of an output stays true whatever comes later.
 """
 
 from __future__ import annotations
@@ -17,11 +19,21 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
 
 from weft.errors import ConfigError, QueryError, nearest
 from weft.logical.query.query import Query
 
-__all__ = ["ORDERS", "OUTER", "Ordering", "check_ordering", "ordering_of"]
+__all__ = [
+    "LAST",
+    "ORDERS",
+    "OUTER",
+    "Ordering",
+    "Punctuation",
+    "check_ordering",
+    "ordering_of",
+]
+
 
 OUTER, INNER, EVENT = "outer", "inner", "event"
 
@@ -115,3 +127,32 @@ def check_ordering(query: Query, ordering: Ordering, *, backfill: bool = False) 
             "results would come after later ones that have left",
             hint=f'register {joined[0]} with late="drop", or use order="outer"',
         )
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND = timedelta(microseconds=1)
+_FIRST = (datetime.min.replace(tzinfo=timezone.utc) - _EPOCH) // _MICROSECOND
+
+# The last moment that Python knows, in microseconds: after the end of the input, results of all times are there.
+LAST = (datetime.max.replace(tzinfo=timezone.utc) - _EPOCH) // _MICROSECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Punctuation:
+    """The first ``rows`` rows of an output are all results up to here, and only those.
+
+    In an order of arrival: all whose last tuple is among the first ``tuples`` tuples of the query's inputs since its
+    first batch. In the order of event time: all whose largest time is at most ``time``, which is the last moment that
+    Python knows once the input has ended.
+    """
+
+    rows: int
+    tuples: int | None = None
+    time: datetime | None = None
+
+    @classmethod
+    def from_mark(cls, rows: int, mark: int, timed: bool) -> Punctuation:
+        """A punctuation whose mark is a number of tuples or, if ``timed``, a time in microseconds since 1970."""
+        if not timed:
+            return cls(rows, tuples=mark)
+        return cls(rows, time=_EPOCH + min(max(mark, _FIRST), LAST) * _MICROSECOND)

@@ -1,9 +1,12 @@
 """A query: what to join, and nothing about how.
 
-Guarantees: a `Query` is in normal form, so that two spellings of one query are equal values. Inputs are
-sorted by alias, predicates by their text; equalities are gathered into transitive classes (`Key`); every
-predicate stands in the list that fits the number of inputs it mentions; an outer join that pads no rows is an inner
-join (`weft.logical.query.reduce`). `weft.logical.query.signature` goes further: it is equal whatever the aliases.
+Guarantees: a `Query` is in normal form, so that two spellings of one query are equal values. Inputs are sorted by
+alias, predicates by their text; equalities are gathered into transitive classes (`Key`); every predicate stands in the
+list that fits the number of inputs it mentions; an outer join that pads no rows is an inner join
+(`weft.logical.query.join_tree`). The signature of `weft.logical.query.canonical` goes further: it is equal whatever the
+aliases. A column that an `Input` gives exists in its stream, or is one of those that no stream has (`PRESENT`,
+`ARRIVAL`). Every `Output` has a name; the names that `star` and `with_distinct_names` give differ from each other even
+if upper and lower case count as the same.
 """
 
 from __future__ import annotations
@@ -11,17 +14,148 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from weft.errors import QueryError
+from weft.errors import QueryError, nearest
 from weft.logical.arguments import checked
 from weft.logical.expr.conditions import sort_predicates, terms_of
-from weft.logical.expr.expression import Call, Column, Expr, aliases, columns, rename, to_sql
-from weft.logical.query.input import ARRIVAL, PRESENT, Input
-from weft.logical.query.join_tree import Join
+from weft.logical.expr.expression import (
+    BOOLEAN,
+    Call,
+    Column,
+    Expr,
+    aliases,
+    columns,
+    identifier,
+    rename,
+    to_sql,
+)
+from weft.logical.query.join_tree import Join, only_inner, simplify_joins
 from weft.logical.query.keys import Key, equality_classes
-from weft.logical.query.output import Output, star
-from weft.logical.query.reduce import only_inner, simplify_joins
+from weft.logical.query.window import UNBOUNDED, Rows, Window
+from weft.logical.schema import DataType, Stream
 
-__all__ = ["ARRIVAL", "PRESENT", "Input", "Key", "Output", "Query", "connected", "make_query", "star"]
+__all__ = [
+    "ARRIVAL",
+    "PRESENT",
+    "Input",
+    "Key",
+    "Output",
+    "Query",
+    "connected",
+    "make_query",
+    "star",
+    "with_distinct_names",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A column of the result."""
+
+    name: str
+    expr: Expr
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise QueryError(f"the column {self.expr} of the result has no name", hint="name it with AS")
+
+    def __str__(self) -> str:
+        return f"{self.expr} AS {identifier(self.name)}"
+
+
+def star(shown: Iterable[Column]) -> tuple[Output, ...]:
+    """Columns under the names that ``SELECT *`` gives them: alias_column, with a number where that is taken."""
+    return with_distinct_names((f"{column.alias}_{column.name}", column) for column in shown)
+
+
+def with_distinct_names(named: Iterable[tuple[str, Expr]]) -> tuple[Output, ...]:
+    """Columns of a result under names of their own: with a number where a name is taken already."""
+    outputs: dict[str, Output] = {}
+    for plain, expr in named:
+        name, number = plain, 1
+        while name.lower() in outputs:
+            number += 1
+            name = f"{plain}_{number}"
+        outputs[name.lower()] = Output(name, expr)
+    return tuple(outputs.values())
+
+
+PRESENT, ARRIVAL = "$present", "$arrival"
+_TIMESTAMP = DataType("timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A stream under the name a query gives it, with the window it is seen through."""
+
+    alias: str
+    stream: Stream
+    window: Window = UNBOUNDED
+
+    @property
+    def event_time(self) -> Column | None:
+        """The column that tells a tuple's time, if one does."""
+        name = self.stream.event_time
+        return self.column(name) if name else None
+
+    def column(self, name: str) -> Column:
+        """A column of this input; it must exist."""
+        field = self.stream.schema.find(name)
+        if field is None:
+            raise QueryError(f"{self.alias} has no column {name!r}")
+        return Column(self.alias, field.name, field.type)
+
+    @property
+    def present(self) -> Column:
+        """A column that no stream has. It is TRUE for every tuple, so it is NULL where an outer join finds no tuple."""
+        return Column(self.alias, PRESENT, BOOLEAN)
+
+    @property
+    def time(self) -> Column:
+        """The column that tells a tuple's time; of a stream without event time, one that only Weft knows."""
+        return self.event_time or Column(self.alias, ARRIVAL, _TIMESTAMP)
+
+    @property
+    def unnamed(self) -> tuple[Column, ...]:
+        """Columns that no stream has, and expressions may nevertheless read."""
+        return (self.present, self.time) if self.event_time is None else (self.present,)
+
+    @property
+    def counted_per(self) -> tuple[Column, ...]:
+        """The columns for each of whose values a `ROWS` window counts its own tuples; empty: it counts all together."""
+        per = self.window.per if isinstance(self.window, Rows) else ()
+        return tuple(map(self.column, per))
+
+    def check_window(self) -> None:
+        """Refuse a window of a table, and one that counts per a column that the stream does not have."""
+        if self.stream.table and self.window != UNBOUNDED:
+            raise QueryError(
+                f"{self.stream.name} is a table, and has no window: all of its rows are looked up",
+                hint="leave out the window, or register it as a stream",
+            )
+        for name in self.window.per if isinstance(self.window, Rows) else ():
+            field = self.stream.schema.find(name)
+            if field is None or field.name != name:
+                raise QueryError(
+                    f"{self.stream.name} has no column {name!r} to count per",
+                    hint=nearest(name, self.stream.schema.names),
+                )
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """All columns of this input."""
+        return tuple(Column(self.alias, field.name, field.type) for field in self.stream.schema)
+
+    @property
+    def shown(self) -> tuple[Column, ...]:
+        """The columns that ``SELECT *`` gives."""
+        return tuple(column for column in self.columns if column.name != self.stream.hidden)
+
+    def __str__(self) -> str:
+        window = "" if self.window == UNBOUNDED else f" [{self.window}]"
+        if self.stream.definition:
+            return f"({' UNION ALL '.join(map(str, self.stream.definition))}){window} AS {identifier(self.alias)}"
+        name = "" if self.alias == self.stream.name else f" AS {identifier(self.alias)}"
+        return f"{identifier(self.stream.name)}{window}{name}"
 
 
 @dataclass(frozen=True, slots=True)

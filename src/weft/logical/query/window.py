@@ -7,13 +7,12 @@ distance in the total order, among all tuples of its relation or among those wit
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import timedelta
-from fractions import Fraction
 
 from weft.errors import QueryError
 from weft.logical.names import identifier
+from weft.logical.times import format_duration
 
 __all__ = [
     "UNBOUNDED",
@@ -21,9 +20,6 @@ __all__ = [
     "Rows",
     "Unbounded",
     "Window",
-    "format_duration",
-    "parse_duration",
-    "parse_interval",
 ]
 
 # Longer spans overflow microseconds in 64 bits once they are added to a timestamp.
@@ -84,82 +80,3 @@ class Unbounded:
 
 Window = Range | Rows | Unbounded
 UNBOUNDED = Unbounded()
-
-_UNITS = {
-    "day": timedelta(days=1),
-    "hour": timedelta(hours=1),
-    "minute": timedelta(minutes=1),
-    "second": timedelta(seconds=1),
-    "millisecond": timedelta(milliseconds=1),
-    "microsecond": timedelta(microseconds=1),
-}
-_WEEK = timedelta(weeks=1)  # read, but written as days
-_SHORT = {"d": "day", "h": "hour", "min": "minute", "m": "minute", "sec": "second", "s": "second"}
-_SHORT |= {"ms": "millisecond", "us": "microsecond"}
-_PART = re.compile(r"\s*([+-]?)\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([a-z]+)\s*,?", re.IGNORECASE)
-
-
-def parse_duration(text: str) -> timedelta:
-    """The span of time a text names.
-
-    >>> parse_duration("1 hour 30 minutes"), parse_duration("5s")
-    (datetime.timedelta(seconds=5400), datetime.timedelta(seconds=5))
-    """
-    if "-" in text or "+" in text:
-        raise _unreadable(text)
-    return parse_interval(text)
-
-
-def parse_interval(text: str) -> timedelta:
-    """As `parse_duration`, but every part may have a sign, which is its own and not the next part's.
-
-    >>> parse_interval("-1 day 2 hours") == timedelta(hours=-22)
-    True
-    """
-    total, position = timedelta(0), 0
-    while position < len(text.rstrip()):
-        match = _PART.match(text, position)
-        span = _unit(match[3]) if match else None
-        if match is None or span is None:
-            raise _unreadable(text)
-        try:
-            total += _exactly(match[1] + match[2], span, text)
-        except OverflowError:
-            raise _unreadable(text) from None
-        position = match.end()
-    if position == 0:
-        raise _unreadable(text)
-    return total
-
-
-def _exactly(count: str, unit: timedelta, text: str) -> timedelta:
-    micros = Fraction(count) * (unit // timedelta(microseconds=1))
-    if micros.denominator != 1:
-        raise QueryError(f"{text.strip()!r} is finer than a microsecond", hint="times have microseconds")
-    return timedelta(microseconds=int(micros))
-
-
-def _unit(name: str) -> timedelta | None:
-    lower = name.lower()
-    singular = lower.removesuffix("s")
-    return _WEEK if singular == "week" else _UNITS.get(_SHORT.get(lower, singular))
-
-
-def _unreadable(text: str) -> QueryError:
-    return QueryError(
-        f"cannot read {text.strip()!r} as a duration",
-        hint="write a number and a unit from microseconds to weeks, as in 10 MINUTES",
-    )
-
-
-def format_duration(duration: timedelta) -> str:
-    """A duration in the largest unit of which it is a whole number; `parse_duration` reads it back exactly.
-
-    >>> format_duration(timedelta(seconds=90)), format_duration(timedelta(minutes=10))
-    ('90 SECONDS', '10 MINUTES')
-    """
-    for name, span in _UNITS.items():
-        count, rest = divmod(duration, span)
-        if not rest and count:
-            return f"{count} {name.upper()}{'' if count == 1 else 'S'}"
-    return "0 SECONDS"

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weft.logical.moments import AHEAD_OF_THE_CLOCK, shown_time
+from weft.logical.times import AHEAD_OF_THE_CLOCK, shown_time
 from weft.plan.graph import PhysicalGraph
 from weft.runtime.log.values import Manifest
 from weft.runtime.loop.ran_batch import RanBatch

@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import Any
 
 from weft.errors import CatalogError, StateError, nearest
-from weft.logical.moments import shown_time
 from weft.logical.nested.nested import read_streams
 from weft.logical.query.query import Query
 from weft.logical.schema import Stream
+from weft.logical.times import shown_time
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.copying import held
 from weft.runtime.log.user_requests import Reset

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft.errors import ResultError
-from weft.logical.query.punctuation import Punctuation
+from weft.logical.query.ordering import Punctuation
 from weft.plan.graph import Member, PhysicalGraph
 from weft.plan.part import QueryPart, part_of
 from weft.runtime.log.totals import QueryTotals, Totals

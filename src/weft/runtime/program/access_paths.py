@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.bucket.index import Order, by_hash, by_value
-from weft.logical.expr.bounds import Bound, Limit, Range, bounds, grid
+from weft.logical.expr.bounds import Bound, Limit, ValueRange, bounds, grid
 from weft.logical.expr.expression import Expr, all_of
 from weft.plan.rules import ProbeRule
 from weft.plan.search import band_of, grid_of, time_bounds
@@ -46,7 +46,7 @@ class Access:
     limits: tuple[Limit, ...]
     times: tuple[Limit, ...]
     rest: Expr | None
-    grid: tuple[Range, ...] = ()
+    grid: tuple[ValueRange, ...] = ()
 
     @property
     def kind(self) -> str:

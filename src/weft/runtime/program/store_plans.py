@@ -12,9 +12,9 @@ from datetime import timedelta
 from weft.bucket.index import Order
 from weft.errors import PlanError
 from weft.logical.expr.expression import Column, Expr
+from weft.logical.outer.asof import asof_joins
 from weft.logical.outer.outer import Closing, joins
 from weft.logical.outer.waiting import completing_inputs, reaches, waits
-from weft.logical.query.asof import asof_joins
 from weft.logical.query.join_tree import ASOF, TESTS
 from weft.logical.query.query import Query
 from weft.logical.query.window import Range

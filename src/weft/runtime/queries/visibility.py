@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from weft.logical.expr.implies import is_implied
+from weft.logical.expr.conditions import is_implied
+from weft.logical.outer.asof import asof_joins
 from weft.logical.outer.outer import Closing
-from weft.logical.query.asof import asof_joins
 from weft.logical.query.ordering import Ordering
 from weft.logical.query.query import PRESENT, Query
 from weft.logical.query.window import Rows, Window

@@ -6,7 +6,7 @@ run or none (design, D5). `settle` keeps the runs few and forgets only rows that
 A hop uses a partition through the protocol `State` alone: `PartitionState` has the segments that a manifest names and
 what earlier hops of the same batch added; `HeldState`, for tests, holds all of it in memory.
 
-Of a store that joins with the latest version read (`weft.logical.query.asof`), `kept_versions` keeps of each key the
+Of a store that joins with the latest version read (`weft.logical.outer.asof`), `kept_versions` keeps of each key the
 newest version before the time up to which rows have left, with all others of its time, and every version from that time
 on: no row that is still to leave, or to come on time, asks for another.
 """

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from weft.errors import ConfigError
-from weft.logical.moments import moment_of, shown_time
+from weft.logical.times import moment_of, shown_time
 
 __all__ = ["checkpoint_app", "named_checkpoint", "watermark"]
 

@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from weft.errors import PipelineError, WeftError, nearest
-from weft.logical.query.window import parse_duration
+from weft.logical.times import parse_duration
 
 __all__ = [
     "Node",

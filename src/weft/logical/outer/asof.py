@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from weft.logical.expr.expression import Call, Column, Expr, aliases
 from weft.logical.outer.outer import always, joins, visible
+from weft.logical.outer.tables import Misplaced
 from weft.logical.query.horizon import distances, is_time_bound
 from weft.logical.query.join_tree import ASOF, Join
 from weft.logical.query.query import Query
-from weft.logical.query.tables import Misplaced
 
 __all__ = ["AsOf", "asof_joins", "misplaced_versions"]
 
