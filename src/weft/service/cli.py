@@ -16,7 +16,7 @@ import typer
 
 import weft
 from weft.errors import ConfigError, WeftError
-from weft.logical.query.window import parse_duration
+from weft.logical.times import parse_duration
 from weft.optimizer.single.strategies import STRATEGIES
 from weft.service.bench import benchmark_titles, load_benchmark
 from weft.service.commands.checkpoint import checkpoint_app, named_checkpoint, watermark

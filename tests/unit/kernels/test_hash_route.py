@@ -15,10 +15,9 @@ from weft.bucket.bucket import Bucket, build
 from weft.bucket.index import by_hash
 from weft.bucket.words import key_words
 from weft.errors import StateError
-from weft.kernels.probe.equality import in_order, probe
+from weft.kernels.probe.equality import equal_values, in_order, probe
 from weft.kernels.probe.materialise import stored_column
 from weft.kernels.probe.ranges import Matches
-from weft.kernels.probe.verify import equal_values
 from weft.kernels.route.partition import by_hash as split_by_hash
 from weft.kernels.route.partition import dealt, group, partitions, split
 

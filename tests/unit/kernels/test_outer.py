@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.kernels.trees import Definition, Waits
-from weft.kernels.outer.tree import FOREVER, Relation, Rows, rows_of
+from weft.kernels.outer.tree import FOREVER, JoinedRows, Relation, rows_of
 from weft.logical.expr.conversion import literal
 from weft.logical.expr.expression import Column, Expr
 from weft.logical.expr.functions import call
@@ -64,7 +64,7 @@ def relation(
     )
 
 
-def lines(rows: Rows) -> Counter[Line]:
+def lines(rows: JoinedRows) -> Counter[Line]:
     """Rows as a multiset."""
     names = sorted(rows.numbers)
     columns = [rows.numbers[name].tolist() for name in names]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from weft.kernels.expr import parse_texts
 from weft.kernels.expr.arrow import arrow_type
+from weft.kernels.expr.casts import render, utf8_or_null
 from weft.kernels.expr.parse_texts import parse
-from weft.kernels.expr.print_texts import render, utf8_or_null
 from weft.logical.schema import parse_type
 
 # What Spark 4.2 gives for try_cast(text AS type), cast to a text.

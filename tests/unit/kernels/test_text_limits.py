@@ -9,7 +9,7 @@ import pytest
 
 from weft.errors import FunctionError
 from weft.kernels.expr.select import evaluate
-from weft.kernels.expr.text_limits import CALL_BYTES, CALL_CELLS, LIMITS, ROW_BYTES, ROW_CELLS
+from weft.kernels.expr.texts import CALL_BYTES, CALL_CELLS, LIMITS, ROW_BYTES, ROW_CELLS
 from weft.logical.expr.expression import Expr
 from weft.logical.query.query import Input
 from weft.logical.schema import Schema, Stream

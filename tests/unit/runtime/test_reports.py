@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from weft.bucket.bounds import Bounds
 from weft.errors import FunctionError, SqlError, StateError, WeftError
-from weft.kernels.expr.user_functions import CallCounts, Checked, Spent
+from weft.kernels.expr.user_functions import CallCounts, ConditionCounts, Spent
 from weft.runtime.hop.census import Census, TooMany
 from weft.runtime.hop.outcome import StepCount
 from weft.runtime.log.values import HeldRun
@@ -76,7 +76,7 @@ EXAMPLES: list[Report] = [
     ),
     StepCounts((StepCount("a→b", 3, 4, 1), StepCount("b→a", 0, 0))),
     KeyCensus("q", Census(3, 2, 1, (TooMany("7", {"a": 4, "b": 2}),))),
-    Calls(CallCounts({"near": Spent(3, 0.5)}, {"near(a.x)": Checked(9, 4)})),
+    Calls(CallCounts({"near": Spent(3, 0.5)}, {"near(a.x)": ConditionCounts(9, 4)})),
     Answers({"q": 3}, {"q": 1}, {"q": "part-0"}),
     RunsFound("q", Sender(1, 2, 3), (SortedRun("exchange/0/x", 0, 3, 90, (-5, 1 << 60), 7, 2),)),
     Collected("q", 3, 5, "part-3", ages=Latency(Histogram(2, (1, 4)), Histogram(3, (5,)))),

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from weft.connectors.formats.records import BadRecord, Decoded, SourceFile, Target
 from weft.errors import SourceError, nearest
 from weft.kernels.expr.arrow import arrow_type
+from weft.kernels.expr.casts import utf8_or_null
 from weft.kernels.expr.datum import null_unless
 from weft.kernels.expr.parse_texts import parse
-from weft.kernels.expr.print_texts import utf8_or_null
-from weft.logical.moments import AHEAD_OF_THE_CLOCK, FARTHEST, shown_time
 from weft.logical.schema import DataType
+from weft.logical.times import AHEAD_OF_THE_CLOCK, FARTHEST, shown_time
 
 __all__ = [
     "Column",

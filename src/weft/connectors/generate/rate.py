@@ -24,8 +24,8 @@ from weft.connectors.generate.drift import Dial, Drifting
 from weft.errors import SourceError
 from weft.kernels.expr.arrow import TIMESTAMP
 from weft.logical.arguments import checked
-from weft.logical.query.window import parse_duration
 from weft.logical.schema import DataType, Field, Schema
+from weft.logical.times import parse_duration
 from weft.ports.source import Offer, Part, Place
 
 __all__ = [

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from weft.connectors.kafka.avro import AvroError, Encoder, encode_rows, parse_schema, schema_of
 from weft.connectors.kafka.registry import RegistryOptions, SchemaRegistry
 from weft.errors import SinkError, nearest
-from weft.kernels.expr.print_texts import render
+from weft.kernels.expr.casts import render
 
 __all__ = [
     "Values",

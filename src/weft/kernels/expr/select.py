@@ -4,7 +4,7 @@ Guarantees: one value per row, of the type the expression has (`arrow_type`); no
 not exist (division by zero, overflow, a text that is no number) is NULL and raises nothing: the result is Spark's in
 its default mode where Spark gives one, and NULL where Spark would stop the query. See `logic`, `arithmetic`, `casts`,
 `texts` and `times`. Only two kinds of functions raise a `FunctionError`: users' own (`user_functions`), and functions
-of texts whose result would be too large (`text_limits`).
+of texts whose result would be too large (`texts`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from weft.bucket.compiled import Mask
 from weft.bucket.words import Column as Values
 from weft.bucket.words import flatten
 from weft.errors import PlanError, nearest
-from weft.kernels.expr import arithmetic, casts, grid_cells, logic, texts, times
+from weft.kernels.expr import arithmetic, casts, grid_cells, logic, texts
 from weft.kernels.expr.arrow import arrow_type
 from weft.kernels.expr.datum import ColumnFunction, as_array, as_type, constant
 from weft.kernels.expr.user_functions import call_user, count_checked
@@ -38,7 +38,6 @@ _FUNCTIONS: dict[str, ColumnFunction] = {
     **logic.FUNCTIONS,
     **arithmetic.FUNCTIONS,
     **texts.FUNCTIONS,
-    **times.FUNCTIONS,
     **grid_cells.FUNCTIONS,
     "cast": casts.cast,
 }
@@ -105,9 +104,9 @@ def _call(call: Call, args: Sequence[Any]) -> Any:
 
 def _rule(call: Call, args: Sequence[Any]) -> ColumnFunction:
     if call.function in ("+", "-") and any(_is_time(arg) for arg in args):
-        return lambda values, _kind: times.add_times(call.function, values)
+        return lambda values, _kind: arithmetic.add_times(call.function, values)
     if call.function == "*" and any(pa.types.is_duration(arg.type) for arg in args):
-        return lambda values, _kind: times.multiply_interval(values)
+        return lambda values, _kind: arithmetic.multiply_interval(values)
     rule = _FUNCTIONS.get(call.function)
     if rule is None and has_user_call(call):
         return lambda values, kind: call_user(call, values, kind)

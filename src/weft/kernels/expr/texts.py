@@ -1,13 +1,19 @@
-"""Functions of texts.
+r"""Functions of texts.
 
 Guarantees: as in Spark SQL, texts are counted in characters, TRIM takes off spaces only, SUBSTRING counts from 1 (from
 the end if negative), and REPLACE of the empty text changes nothing. A LIKE pattern that Spark would refuse (a backslash
-before anything but %, _ and \\) gives NULL. UPPER and LOWER map as Unicode says in full: ß becomes SS, and Σ at the
-end of a word ς. A call that would make or compare more than `text_limits` allows raises a `FunctionError`.
+before anything but %, _ and \) gives NULL. UPPER and LOWER map as Unicode says in full: ß becomes SS, and Σ at the
+end of a word ς.
+
+A call beyond a limit (`LIMITS`) is noticed by the lengths of its arguments, before anything is made. It raises a
+`FunctionError` that names the function, the limit and the variable that sets the limit, and stops the queries that call
+it. Limits are read from the environment of the process that computes: where workers do not inherit the driver's, set
+them by ``spark.executorEnv``.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,9 +22,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weft.bucket.compiled import Array, Bytes
+from weft.bucket.compiled import Array, Bytes, Longs
 from weft.bucket.memory import fresh, zeros
 from weft.bucket.words import text_buffers
+from weft.errors import FunctionError
 from weft.kernels.expr import text_kernels
 from weft.kernels.expr.datum import (
     ColumnFunction,
@@ -29,9 +36,78 @@ from weft.kernels.expr.datum import (
     valid_rows,
     with_nulls,
 )
-from weft.kernels.expr.text_limits import check_concat, check_distance, check_replace, check_sizes
 
-__all__ = ["FUNCTIONS", "from_pieces"]
+__all__ = ["FUNCTIONS", "LIMITS"]
+
+
+ROW_BYTES, CALL_BYTES = "WEFT_TEXT_BYTES_PER_ROW", "WEFT_TEXT_BYTES_PER_CALL"
+ROW_CELLS, CALL_CELLS = "WEFT_LEVENSHTEIN_CELLS_PER_ROW", "WEFT_LEVENSHTEIN_CELLS_PER_CALL"
+
+# The limits unless the environment sets others: about a quarter of a second for a row, half a minute for a call.
+LIMITS = {ROW_BYTES: 1 << 26, CALL_BYTES: 1 << 30, ROW_CELLS: 10**8, CALL_CELLS: 10**10}
+
+_WORD = 64  # a text of up to so many characters needs one machine word per column of the matrix
+
+
+def _check_sizes(function: str, sizes: Longs) -> None:
+    """Refuse to make texts of these sizes, in bytes, if one or all of them are too large."""
+    _check(function, sizes, ROW_BYTES, "a text of {:,} bytes")
+    _check(function, sizes.sum(keepdims=True), CALL_BYTES, "{:,} bytes of text at once")
+
+
+def _check_concat(texts: Sequence[Any]) -> None:
+    """Refuse to concatenate texts if a result would be too large."""
+    _check_sizes("concat", np.atleast_1d(sum(map(_sizes, texts))))
+
+
+def _check_replace(text: Any, old: str, new: str) -> None:
+    """Refuse to replace a constant by a longer one if a result would be too large."""
+    growth = len(new.encode()) - len(old.encode())
+    if growth > 0:
+        hits = _plain(pc.count_substring(text, old))
+        _check_sizes("replace", np.atleast_1d(_sizes(text) + growth * hits))
+
+
+def _check_distance(one: Any, other: Any) -> None:
+    """Refuse to compare texts whose matrix has too many cells; for a short text, a whole column counts as one cell."""
+    sizes = _sizes(one), _sizes(other)
+    short, long = np.minimum(*sizes), np.maximum(*sizes)
+    cells = np.atleast_1d(np.where(short <= _WORD, long, short * long))
+    _check("levenshtein", cells, ROW_CELLS, "a matrix of {:,} cells")
+    _check("levenshtein", cells.sum(keepdims=True), CALL_CELLS, "matrices of {:,} cells at once")
+
+
+def _check(function: str, amounts: Longs, variable: str, what: str) -> None:
+    limit = _limit(variable)
+    most = int(amounts.max(initial=0))
+    if most > limit:
+        raise FunctionError(
+            f"{function} would make {what.format(most)}, and the limit is {limit:,}",
+            hint=f"leave out or shorten long texts, or set {variable}",
+        )
+
+
+def _limit(variable: str) -> int:
+    given = os.environ.get(variable)
+    if given is None:
+        return LIMITS[variable]
+    if not (given.isascii() and given.isdigit()):
+        raise FunctionError(
+            f"{variable} is {given!r}, which is no number", hint="use a whole number, or unset it"
+        )
+    return int(given)
+
+
+def _sizes(text: Any) -> Any:
+    """How many bytes a text has, or each text of a column; 0 where it is NULL."""
+    return _plain(pc.binary_length(text))
+
+
+def _plain(counts: Any) -> Any:
+    if isinstance(counts, pa.Scalar):
+        return np.int64(counts.as_py() or 0)
+    return pc.fill_null(counts, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+
 
 Text = tuple[Array, Bytes, int]  # offsets, bytes, step: see `text_kernels`
 
@@ -107,7 +183,7 @@ def _spaces(trim: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _concat(*texts: Any) -> Any:
-    check_concat(texts)
+    _check_concat(texts)
     return pc.binary_join_element_wise(*texts, "") if len(texts) > 1 else texts[0]
 
 
@@ -137,7 +213,7 @@ def _like(args: Sequence[Any], kind: pa.DataType) -> Any:
 
 def _levenshtein(args: Sequence[Any], kind: pa.DataType) -> Any:
     one, other = _texts(args)
-    check_distance(one, other)
+    _check_distance(one, other)
     out = fresh(_rows(args), np.int32)
     text_kernels.distances(*_text(one), *_text(other), out)
     return with_nulls(out, valid_rows([one, other]), kind)
@@ -150,12 +226,12 @@ def _substring(args: Sequence[Any], kind: pa.DataType) -> Any:
     count = numbers(size[0]) if size else np.full(rows, 2**31)
     low, high = fresh(rows, np.int64), fresh(rows, np.int64)
     text_kernels.pieces(*_text(text), numbers(first).astype(np.int64), count.astype(np.int64), low, high)
-    cut = from_pieces(text, low, high)
+    cut = _from_pieces(text, low, high)
     valid = valid_rows([text, first, *size])
     return cut if valid is None else null_unless(pa.array(valid), as_type(cut, kind))
 
 
-def from_pieces(text: Any, low: Array, high: Array) -> Any:
+def _from_pieces(text: Any, low: Array, high: Array) -> Any:
     """A column of texts, each the bytes low to high of the text column's data."""
     offsets = zeros(low.size + 1, np.int64)
     np.cumsum(high - low, out=offsets[1:])
@@ -174,12 +250,12 @@ def _replace(args: Sequence[Any], _kind: pa.DataType) -> Any:
     rows = _rows(args)
     text, old, new = _texts(args)
     if isinstance(old, pa.Scalar) and isinstance(new, pa.Scalar) and old.as_py() and new.is_valid:
-        check_replace(text, old.as_py(), new.as_py())
+        _check_replace(text, old.as_py(), new.as_py())
         return pc.replace_substring(text, old.as_py(), new.as_py())
     parts = (*_text(text), *_text(old), *_text(new))
     offsets = zeros(rows + 1, np.int64)
     text_kernels.replace(*parts, offsets, np.empty(0, np.uint8))
-    check_sizes("replace", np.diff(offsets))
+    _check_sizes("replace", np.diff(offsets))
     out = fresh(int(offsets[-1]), np.uint8)
     text_kernels.replace(*parts, offsets, out)
     valid = valid_rows([text, old, new])

@@ -28,9 +28,9 @@ from weft.logical.expr.expression import Call, Expr, to_sql
 __all__ = [
     "MOST",
     "CallCounts",
-    "Calls",
-    "Checked",
+    "ConditionCounts",
     "Function",
+    "FunctionCalls",
     "Spent",
     "call_user",
     "calling",
@@ -52,7 +52,7 @@ class Spent:
 
 
 @dataclass(slots=True)
-class Checked:
+class ConditionCounts:
     """Rows for which a condition was checked, and those that fulfilled it."""
 
     rows: int = 0
@@ -64,7 +64,7 @@ class CallCounts:
     """The counts of functions, by their names, and of the conditions that call them, by their texts."""
 
     functions: dict[str, Spent] = field(default_factory=dict)
-    conditions: dict[str, Checked] = field(default_factory=dict)
+    conditions: dict[str, ConditionCounts] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.functions or self.conditions)
@@ -78,19 +78,19 @@ class CallCounts:
             old = functions.get(name, Spent())
             functions[name] = Spent(old.rows + spent.rows, old.seconds + spent.seconds)
         for text, checked in more.conditions.items():
-            known = conditions.get(text, Checked())
-            conditions[text] = Checked(known.rows + checked.rows, known.passed + checked.passed)
+            known = conditions.get(text, ConditionCounts())
+            conditions[text] = ConditionCounts(known.rows + checked.rows, known.passed + checked.passed)
         return CallCounts(functions, conditions)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CallCounts:
         """The counts of which `dataclasses.asdict` made this dictionary."""
         functions = {name: Spent(**one) for name, one in data["functions"].items()}
-        return cls(functions, {text: Checked(**one) for text, one in data["conditions"].items()})
+        return cls(functions, {text: ConditionCounts(**one) for text, one in data["conditions"].items()})
 
 
 @dataclass(slots=True)
-class Calls:
+class FunctionCalls:
     """The functions that may be called, the counts of their calls, and the queries stopped by a failed call."""
 
     functions: Mapping[str, Function]
@@ -108,32 +108,32 @@ class Calls:
         return failed
 
 
-_CALLS: ContextVar[Calls] = ContextVar("calls")
+_CALLS: ContextVar[FunctionCalls] = ContextVar("calls")
 
 
 @contextmanager
-def calling(functions: Mapping[str, Function]) -> Iterator[Calls]:
+def calling(functions: Mapping[str, Function]) -> Iterator[FunctionCalls]:
     """Let expressions call these functions inside the `with` block."""
-    before, calls = _CALLS.get(None), Calls(functions)
+    before, calls = _CALLS.get(None), FunctionCalls(functions)
     _CALLS.set(calls)
     try:
         yield calls
     finally:
-        _CALLS.set(before or Calls({}))
+        _CALLS.set(before or FunctionCalls({}))
 
 
-def current() -> Calls:
+def current() -> FunctionCalls:
     """The functions that may be called now, with their counts."""
     calls = _CALLS.get(None)
     if calls is None:
-        calls = Calls({})
+        calls = FunctionCalls({})
         _CALLS.set(calls)
     return calls
 
 
 def count_checked(condition: Expr, rows: int, passed: int) -> None:
     """Count the rows for which a condition that calls functions was checked, and those that passed."""
-    checked = current().counts.conditions.setdefault(to_sql(condition), Checked())
+    checked = current().counts.conditions.setdefault(to_sql(condition), ConditionCounts())
     checked.rows, checked.passed = checked.rows + rows, checked.passed + passed
 
 

@@ -24,7 +24,7 @@ from weft.bucket.words import flatten, is_plain, plain_words
 from weft.kernels.expr.select import ColumnKey, Columns, evaluate
 from weft.logical.expr.expression import Expr, columns
 
-__all__ = ["AT_ONCE", "FOREVER", "FURTHEST_APART", "Relation", "Rows", "TreeRows", "WindowSpan", "leaf"]
+__all__ = ["AT_ONCE", "FOREVER", "FURTHEST_APART", "JoinedRows", "Relation", "TreeRows", "WindowSpan", "leaf"]
 
 # Far beyond every timestamp, and far enough from the end of 64 bits that windows can be added to it.
 FOREVER = 1 << 62
@@ -50,8 +50,8 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """Rows of a join tree: for each visible input the number of the row's tuple, or -1 where it has none.
+class JoinedRows:
+    """The rows of a join tree: for each visible input the number of the row's tuple, or -1 where it has none.
 
     ``arrived`` is the batch with which the last of the row's tuples, and of the partners that its semi joins need, had
     come. ``final`` is the time after which no tuple that the row lacks can come any more: -FOREVER if it lacks nothing,
@@ -82,7 +82,7 @@ class WindowSpan:
 class TreeRows:
     """The rows of a part of a join tree, and the relations with their columns; ``span`` is None if nothing needs it."""
 
-    rows: Rows
+    rows: JoinedRows
     span: WindowSpan | None
     relations: Mapping[str, Relation]
 
@@ -116,7 +116,7 @@ class TreeRows:
         numbers = {alias: _chosen(values, rows) for alias, values in self.rows.numbers.items()}
         arrived, final = _chosen(self.rows.arrived, rows), _chosen(self.rows.final, rows)
         span = None if self.span is None else self.span.chosen(rows)
-        return TreeRows(Rows(numbers, arrived, final), span, self.relations)
+        return TreeRows(JoinedRows(numbers, arrived, final), span, self.relations)
 
 
 def leaf(alias: str, relations: Mapping[str, Relation], *, spanned: bool) -> TreeRows:
@@ -125,7 +125,7 @@ def leaf(alias: str, relations: Mapping[str, Relation], *, spanned: bool) -> Tre
     times, size = frozen(relation.times), relation.times.size
     reach = FURTHEST_APART if relation.reach is None else min(relation.reach, FURTHEST_APART)
     numbers = np.arange(size, dtype=np.int64)
-    rows = Rows({alias: numbers}, frozen(relation.arrived), np.full(size, -FOREVER))
+    rows = JoinedRows({alias: numbers}, frozen(relation.arrived), np.full(size, -FOREVER))
     return TreeRows(rows, WindowSpan(times, times + reach) if spanned else None, relations)
 
 

@@ -3,7 +3,10 @@
 Guarantees: the rows are those that SQL defines for the joins of the tree, done from the leaves up. A row of the left
 side and one of the right side match if all terms of ON are true (not false, not NULL) and all of their tuples are
 inside each other's windows. Every row says in which batch it appeared, and until when a tuple that it lacks may still
-come and make it wrong (`Rows`). Rows come in no particular order, and duplicates as often as SQL says.
+come and make it wrong (`JoinedRows`). Rows come in no particular order, and duplicates as often as SQL says.
+Of the versions that a row of an ASOF join matches, one is kept: that of the largest time and, of several such, the one
+whose row has the largest values, column by column in the order of their names, NULL before all others. So it does not
+depend on the order of rows.
 """
 
 from __future__ import annotations
@@ -11,20 +14,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from weft.bucket.compiled import Ints, Longs, frozen
+from weft.bucket.compiled import Ints, Longs, Mask, frozen
 from weft.bucket.memory import copy, fresh, take
+from weft.bucket.words import flatten
 from weft.errors import PlanError
-from weft.kernels.outer.latest import latest_matches
 from weft.kernels.outer.pairs import Pairs, matching_pairs
 from weft.kernels.outer.relation import (
     AT_ONCE,
     FOREVER,
     FURTHEST_APART,
+    JoinedRows,
     Relation,
-    Rows,
     TreeRows,
     WindowSpan,
     leaf,
@@ -33,7 +39,8 @@ from weft.kernels.probe.ranges import NO_INTS, join_matches
 from weft.logical.outer.outer import joins
 from weft.logical.query.join_tree import ASOF, Join
 
-__all__ = ["FOREVER", "Relation", "Rows", "rows_of"]
+__all__ = ["FOREVER", "JoinedRows", "Relation", "rows_of"]
+
 
 Waits = Mapping[tuple[int, str], int | None]
 
@@ -44,7 +51,7 @@ _LATE = ("left", "full", "anti", *ASOF)
 _KEPT = {"inner": (False, False), "left": (True, False), "right": (False, True), "full": (True, True)}
 
 
-def rows_of(tree: Join | str, relations: Mapping[str, Relation], waits: Waits) -> Rows:
+def rows_of(tree: Join | str, relations: Mapping[str, Relation], waits: Waits) -> JoinedRows:
     """The rows of a tree.
 
     ``waits`` says, for a join by its number (`logical.outer.outer.joins`) and an input on a side of it, how long after
@@ -89,10 +96,12 @@ class _Tree:
             (right, places.right_alone, final[end:]),
         ):
             np.maximum(out, self._wait(number, part.rows, alone), out=out)
-        rows = Rows(numbers, places.latest(ours.arrived, theirs.arrived), final)
+        rows = JoinedRows(numbers, places.latest(ours.arrived, theirs.arrived), final)
         return TreeRows(rows, _span(places, left.span, right.span) if number else None, self.relations)
 
-    def _semi(self, number: int, tree: Join, left: TreeRows, right: Rows, found: Iterable[Pairs]) -> TreeRows:
+    def _semi(
+        self, number: int, tree: Join, left: TreeRows, right: JoinedRows, found: Iterable[Pairs]
+    ) -> TreeRows:
         """The left rows that have a match.
 
         A row is final as soon as a match has come, unless rows of the right side may be withdrawn later: then it is
@@ -119,14 +128,14 @@ class _Tree:
         None of them is final before no version that is not after it can come any more.
         """
         pairs = join_matches([found])
-        ours, theirs = latest_matches(pairs.probe, pairs.stored, self.relations[str(tree.right)])
+        ours, theirs = _latest_matches(pairs.probe, pairs.stored, self.relations[str(tree.right)])
         alone = _alone(len(left), [ours]) if tree.kind == "asof left" else NO_INTS
         result = self._joined(number, left, right, _Places(ours, theirs, alone, NO_INTS))
         final = result.rows.final[: ours.size]
         np.maximum(final, self._wait(number, left.rows, ours), out=final)
         return result
 
-    def _wait(self, number: int, rows: Rows, chosen: Ints) -> Longs:
+    def _wait(self, number: int, rows: JoinedRows, chosen: Ints) -> Longs:
         """Until when a partner of each chosen row may come: the earliest end of the waits of its tuples."""
         result = np.full(chosen.size, FOREVER)
         for alias, values in rows.numbers.items():
@@ -149,7 +158,7 @@ def _span(places: _Places, left: WindowSpan | None, right: WindowSpan | None) ->
     return WindowSpan(places.latest(left.newest, right.newest), until)
 
 
-def _matched(left: TreeRows, right: Rows, found: Iterable[Pairs]) -> tuple[TreeRows, Ints]:
+def _matched(left: TreeRows, right: JoinedRows, found: Iterable[Pairs]) -> tuple[TreeRows, Ints]:
     """The left rows with a match, and their numbers; each appears in the batch in which its first match does."""
     arrived = np.full(len(left), FOREVER)
     matched = np.zeros(len(left), np.bool_)
@@ -211,3 +220,49 @@ class _Places:
         """The larger of the left and the right row's value, for every row of the join."""
         result = self.of_left(left, -FOREVER)
         return np.maximum(result, self.of_right(right, -FOREVER), out=result)
+
+
+def _latest_matches(left: Ints, right: Ints, versions: Relation) -> tuple[Ints, Ints]:
+    """The matches, given as row numbers of both sides, with only the latest version of each left row."""
+    if not left.size:
+        return left, right
+    times = versions.times[right]
+    newest = np.full(int(left.max()) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(newest, left, times)
+    kept: Mask = times == newest[left]
+    left, right = left[kept], right[kept]
+    counts = np.bincount(left)
+    if counts.max() > 1:
+        left, right = _largest(left, right, versions)
+    return frozen(left.astype(np.int32)), frozen(right.astype(np.int32))
+
+
+def _largest(left: Ints, right: Ints, versions: Relation) -> tuple[Ints, Ints]:
+    """Of several matches of a left row, the one whose version has the largest values."""
+    rows = np.unique(right)
+    order = np.lexsort((_ranks(versions, rows)[np.searchsorted(rows, right)], left))
+    left, right = left[order], right[order]
+    last = np.append(left[1:] != left[:-1], True)
+    return left[last], right[last]
+
+
+def _ranks(versions: Relation, rows: Ints) -> Longs:
+    """The places of some versions among each other by their values; NULL is before every value, and NaN after."""
+    ranks: list[Longs] = [np.zeros(rows.size, np.int64)]
+    for name in sorted(versions.batch.schema.names, reverse=True):
+        values = flatten(versions.batch.column(name)).take(pa.array(rows))
+        if not pa.types.is_null(values.type):
+            ranks.append(_codes(values))
+    places = np.empty(rows.size, np.int64)
+    places[np.lexsort(ranks)] = np.arange(rows.size)
+    return places
+
+
+def _codes(values: Any) -> Longs:
+    """For every value its place among the different ones; -1 for NULL."""
+    encoded = values.dictionary_encode()
+    order = pc.sort_indices(encoded.dictionary).to_numpy()
+    places = np.empty(order.size + 1, np.int64)
+    places[order], places[-1] = np.arange(order.size), -1
+    found: Longs = places[encoded.indices.fill_null(order.size).to_numpy()]
+    return found

@@ -13,6 +13,10 @@ the cache does little else, so that many reads are under way at once; reading ah
 never stores at a place that depends on what it read: loops that did were many times slower where this was written
 (perhaps because the host forbids speculative store bypass; the cause was not isolated). And indices are unsigned,
 because Numba gives signed ones a meaning when they are negative.
+
+`find` probes an index that is the layout of the rows, `find_permuted` one that is a permutation of them, and gives
+ranges of entries of that permutation. There an entry has a tag, 8 bits of its hash. Its row, which may be anywhere in
+memory, is read only where the tag agrees.
 """
 
 from __future__ import annotations
@@ -24,20 +28,8 @@ from numpy.typing import NDArray
 
 from weft.bucket.compiled import Array, Bytes, Ints, Longs, compiled, inner, mix
 
-__all__ = [
-    "BLOCK",
-    "WIDTH",
-    "Places",
-    "append",
-    "fetch",
-    "find",
-    "locate",
-    "lowest",
-    "order_probes",
-    "search",
-    "sort_out",
-    "windows",
-]
+__all__ = ["BLOCK", "WIDTH", "Places", "fetch", "find", "find_permuted", "order_probes"]
+
 
 Places = NDArray[np.uint32]
 
@@ -101,23 +93,23 @@ def find(
     for first in range(0, words.size, BLOCK):
         last = min(first + BLOCK, words.size)
         some, their_rows = words[first:last], rows[first:last]
-        locate(some, directory, shift, base, end)
+        _locate(some, directory, shift, base, end)
         _compare(some, stored, base, near, masks)
-        hit, crowd = sort_out(some.size, directory, base, end, masks, hits, crowded)
+        hit, crowd = _sort_out(some.size, directory, base, end, masks, hits, crowded)
         if times.size:
-            windows(hits[:hit], their_rows, lows, highs, before, after, early, late)
+            _windows(hits[:hit], their_rows, lows, highs, before, after, early, late)
             _check_times(hits[:hit], times, base, early, late, near, masks)
         _as_ranges(hits[:hit], base, masks, low, high)
-        found = append(hits[:hit], their_rows, low, high, found, probe, start, stop)
-        windows(crowded[:crowd], their_rows, lows, highs, before, after, early, late)
+        found = _append(hits[:hit], their_rows, low, high, found, probe, start, stop)
+        _windows(crowded[:crowd], their_rows, lows, highs, before, after, early, late)
         _read_ahead(crowded[:crowd], stored, times, base, end, near)
-        search(crowded[:crowd], some, stored, nothing, times, base, end, early, late, low, high)
-        found = append(crowded[:crowd], their_rows, low, high, found, probe, start, stop)
+        _search(crowded[:crowd], some, stored, nothing, times, base, end, early, late, low, high)
+        found = _append(crowded[:crowd], their_rows, low, high, found, probe, start, stop)
     return found
 
 
 @inner
-def locate(words: Longs, directory: Places, shift: np.uint64, base: Places, end: Places) -> None:
+def _locate(words: Longs, directory: Places, shift: np.uint64, base: Places, end: Places) -> None:
     """Write where every tuple's slot begins, moved back if fewer than `WIDTH` entries would follow, and ends."""
     size = directory[directory.size - 1]
     last = size - np.uint32(WIDTH) if size >= WIDTH else size
@@ -150,7 +142,7 @@ def fetch(values: Array, at: np.uint64, near: Longs, place: np.uint64) -> None:
 
 
 @inner
-def sort_out(
+def _sort_out(
     size: int, directory: Places, base: Places, end: Places, masks: Bytes, hits: Places, crowded: Places
 ) -> tuple[Any, Any]:
     """List the tuples that equal an entry, and those whose slot is longer than what was compared; count both."""
@@ -169,7 +161,7 @@ def sort_out(
 
 
 @inner
-def windows(
+def _windows(
     chosen: Places,
     rows: Places,
     lows: Longs,
@@ -204,7 +196,7 @@ def _check_times(
 
 @inner
 def _read_ahead(chosen: Places, stored: Array, times: Longs, base: Places, end: Places, near: Longs) -> None:
-    """Read the first and the last entry of long slots, so that `search` finds them in the cache."""
+    """Read the first and the last entry of long slots, so that `_search` finds them in the cache."""
     for k in range(chosen.size):
         i = chosen[k]
         near[k] = np.int64(stored[base[i]]) ^ np.int64(stored[end[i] - np.uint32(1)])
@@ -219,18 +211,18 @@ def _as_ranges(hits: Places, base: Places, masks: Bytes, low: Places, high: Plac
     """Turn bits into ranges of entries; equal entries are neighbours, and so are their bits."""
     for k in range(hits.size):
         mask = np.uint32(masks[hits[k]])
-        low[k] = base[hits[k]] + lowest(mask)
+        low[k] = base[hits[k]] + _lowest(mask)
         high[k] = low[k] + (mask & 1) + (mask >> 1 & 1) + (mask >> 2 & 1) + (mask >> 3)
 
 
 @inner
-def lowest(mask: Any) -> Any:
+def _lowest(mask: Any) -> Any:
     """The number of the lowest of four bits that is set."""
     return np.uint32((mask & 1) == 0) + np.uint32((mask & 3) == 0) + np.uint32((mask & 7) == 0)
 
 
 @inner
-def append(
+def _append(
     chosen: Places, rows: Places, low: Places, high: Places, found: Any, probe: Ints, start: Ints, stop: Ints
 ) -> Any:
     """Append the ranges that are not empty to the result, and return its new length."""
@@ -241,7 +233,7 @@ def append(
 
 
 @inner
-def search(
+def _search(
     chosen: Places,
     words: Longs,
     stored: Array,
@@ -289,3 +281,105 @@ def _bound(
         else:
             high = middle
     return low
+
+
+_8 = np.uint64(8)
+
+
+@compiled
+def find_permuted(
+    words: Longs,
+    rows: Places,
+    stored: Array,
+    permutation: Places,
+    tags: Bytes,
+    directory: Places,
+    shift: np.uint64,
+    times: Longs,
+    lows: Longs,
+    highs: Longs,
+    before: int,
+    after: int,
+    probe: Ints,
+    start: Ints,
+    stop: Ints,
+) -> Any:
+    """Do what `find` does, but compare tags first, and keys only where tags agree."""
+    base, end, masks = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint8)
+    hits, crowded = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32)
+    low, high = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32)
+    early, late = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
+    near = np.empty(BLOCK * 2, np.int64)
+    found: Any = 0
+    for first in range(0, words.size, BLOCK):
+        last = min(first + BLOCK, words.size)
+        some, their_rows = words[first:last], rows[first:last]
+        _locate(some, directory, shift, base, end)
+        _compare_tags(some, tags, shift, base, masks)
+        hit, crowd = _sort_out(some.size, directory, base, end, masks, hits, crowded)
+        _read_tagged_ahead(hits[:hit], permutation, base, masks, stored, times, near)
+        _windows(hits[:hit], their_rows, lows, highs, before, after, early, late)
+        _follow(hits[:hit], some, stored, permutation, times, base, masks, early, late, low, high)
+        found = _append(hits[:hit], their_rows, low, high, found, probe, start, stop)
+        _windows(crowded[:crowd], their_rows, lows, highs, before, after, early, late)
+        _search(crowded[:crowd], some, stored, permutation, times, base, end, early, late, low, high)
+        found = _append(crowded[:crowd], their_rows, low, high, found, probe, start, stop)
+    return found
+
+
+@inner
+def _compare_tags(words: Longs, tags: Bytes, shift: np.uint64, base: Places, masks: Bytes) -> None:
+    """Write, as bits, which of the entries at `base` have the tag of the tuple."""
+    if tags.size < WIDTH:
+        masks[:] = 0
+        return
+    for i in range(words.size):
+        at, tag = np.uint64(base[i]), np.uint8(mix(words[i]) >> (shift - _8))
+        low = np.uint8(tags[at] == tag) | np.uint8(tags[at + _1] == tag) << 1
+        at += np.uint64(2)
+        high = np.uint8(tags[at] == tag) | np.uint8(tags[at + _1] == tag) << 1
+        masks[i] = low | high << 2
+
+
+@inner
+def _read_tagged_ahead(
+    hits: Places, permutation: Places, base: Places, masks: Bytes, stored: Array, times: Longs, near: Longs
+) -> None:
+    """Read the key and the time of the first entry whose tag agrees; most have no second."""
+    for k in range(hits.size):
+        i = hits[k]
+        near[k] = permutation[base[i] + _lowest(np.uint32(masks[i]))]
+    for k in range(hits.size):
+        near[k + BLOCK] = stored[np.uint32(near[k])]
+    if times.size:
+        for k in range(hits.size):
+            near[k + BLOCK] ^= times[np.uint32(near[k])]
+
+
+@inner
+def _follow(
+    hits: Places,
+    words: Longs,
+    stored: Array,
+    permutation: Places,
+    times: Longs,
+    base: Places,
+    masks: Bytes,
+    early: Longs,
+    late: Longs,
+    low: Places,
+    high: Places,
+) -> None:
+    """Write the ranges of the entries whose tag agrees, whose key is equal and whose time is inside the window."""
+    for k in range(hits.size):
+        i = hits[k]
+        low[k] = high[k] = base[i]
+        for step in range(WIDTH):
+            entry = base[i] + np.uint32(step)
+            j = permutation[entry]
+            if masks[i] >> step & 1 and stored[j] == words[i]:
+                if times.size and (times[j] < early[k] or times[j] > late[k]):
+                    continue
+                if low[k] == high[k]:
+                    low[k] = entry
+                high[k] = entry + np.uint32(1)

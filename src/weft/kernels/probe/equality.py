@@ -3,7 +3,8 @@
 Guarantees: every pair of a probe tuple and a stored row with equal keys, inside the window, is found once. Pairs come
 run by run and inside a run grouped by probe tuple, the rows of one tuple in the order of their event time (of equal
 times: of arrival). NULL keys match nothing; NaN matches NaN; -0.0 matches 0.0. Keys that were hashed are compared again
-as values, so no two different keys ever match.
+as values, so no two different keys ever match; values compare equal where `weft.bucket.words` gives equal keys equal
+words, and neither the width of an integer nor chunks, offsets or dictionaries matter.
 """
 
 from __future__ import annotations
@@ -16,13 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from weft.bucket.bucket import Bucket, column
-from weft.bucket.compiled import Ints, Longs, frozen
+from weft.bucket.compiled import Array, Bytes, Ints, Longs, Mask, compiled, frozen, load64
 from weft.bucket.index import Order
 from weft.bucket.memory import fresh
-from weft.bucket.words import Column, family, flatten, key_words
+from weft.bucket.words import Column, decimal_halves, family, flatten, key_words, text_buffers
 from weft.errors import StateError
-from weft.kernels.probe.equal import find, order_probes
-from weft.kernels.probe.equal_permuted import find_permuted
+from weft.kernels.probe.equal import find, find_permuted, order_probes
 from weft.kernels.probe.ranges import (
     NO_INTS,
     NO_LONGS,
@@ -35,9 +35,8 @@ from weft.kernels.probe.ranges import (
     reachable,
     time_check,
 )
-from weft.kernels.probe.verify import equal_values
 
-__all__ = ["Keys", "check_types", "equal_ranges", "in_order", "probe", "probe_portions"]
+__all__ = ["Keys", "check_types", "equal_ranges", "equal_values", "in_order", "probe", "probe_portions"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,3 +126,56 @@ def equal_ranges(keys: Keys, run: Bucket, order: Order, window: Window | None = 
     found = search(keys.words, keys.rows.view(np.uint32), *where, *time_check(run, window), *out)
     probes, start, stop = (part[:found] for part in out)
     return Ranges(probes, start, stop, index.permutation)
+
+
+def equal_values(left: Sequence[Column], right: Sequence[Column], left_rows: Ints, right_rows: Ints) -> Mask:
+    """Whether the values of paired rows are equal in every column; none of them is NULL."""
+    same = fresh(left_rows.size, np.bool_)
+    same.fill(True)
+    for one, other in zip(left, right, strict=True):
+        for here, there in zip(_parts(flatten(one)), _parts(flatten(other)), strict=True):
+            if isinstance(here, tuple):
+                (starts, content), (other_starts, other_content) = here, there
+                _same_texts(starts, content, other_starts, other_content, left_rows, right_rows, same)
+            else:
+                _same_words(here, there, left_rows, right_rows, same)
+    return same
+
+
+def _parts(array: Any) -> list[Any]:
+    """The arrays that decide about equality: words, or the offsets and bytes of texts."""
+    if pa.types.is_decimal(array.type) and array.type.precision > 18:
+        halves = decimal_halves(array)
+        return [np.ascontiguousarray(halves[:, 0]), np.ascontiguousarray(halves[:, 1])]
+    words = key_words([array])
+    return [words.values] if words.exact else [text_buffers(array)]
+
+
+@compiled
+def _same_words(left: Array, right: Array, left_rows: Ints, right_rows: Ints, same: Mask) -> None:
+    for i in range(same.size):
+        same[i] &= np.int64(left[left_rows[i]]) == np.int64(right[right_rows[i]])
+
+
+@compiled
+def _same_texts(
+    left_starts: Array,
+    left: Bytes,
+    right_starts: Array,
+    right: Bytes,
+    left_rows: Ints,
+    right_rows: Ints,
+    same: Mask,
+) -> None:
+    for i in range(same.size):
+        here, there = np.int64(left_starts[left_rows[i]]), np.int64(right_starts[right_rows[i]])
+        size = np.int64(left_starts[left_rows[i] + 1]) - here
+        equal = same[i] and size == np.int64(right_starts[right_rows[i] + 1]) - there
+        at = 0
+        while equal and at + 8 <= size:
+            equal = load64(left, here + at) == load64(right, there + at)
+            at += 8
+        while equal and at < size:
+            equal = left[here + at] == right[there + at]
+            at += 1
+        same[i] = equal

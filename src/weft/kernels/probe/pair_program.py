@@ -20,8 +20,7 @@ from weft.bucket.words import flatten
 from weft.kernels.expr.arrow import arrow_type
 from weft.kernels.expr.datum import as_type
 from weft.kernels.expr.select import ColumnKey
-from weft.kernels.probe.machine import OPERATIONS, Banks, run
-from weft.kernels.probe.machine_steps import BLOCK
+from weft.kernels.probe.machine import BLOCK, OPERATIONS, Banks, run
 from weft.logical.expr.expression import Call, Column, Expr, Literal
 
 __all__ = ["Loaded", "PairProgram", "program"]

@@ -3,14 +3,15 @@
 Guarantees: every pair inside the window for which the predicate is true (not false, not NULL) is found once; pairs come
 run by run, and inside a run grouped by probe tuple. Candidate pairs are made a bounded number at a time, with only the
 columns that the predicate names. Where a run is indexed by its event time, the window chooses the candidates; otherwise
-every row is one. A user's function is called only for the pairs that all other conditions let through; if it is about
-one side of the pairs only, it is called once for each row of that side.
+every row is one. A user's function is called only for the pairs that all other conditions let through; if its
+arguments all come from one side of the pairs, it is computed once for each row of that side that is in a pair, when it
+first is, and not once per pair.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -21,15 +22,15 @@ from weft.bucket.bucket import Bucket, column
 from weft.bucket.columns import taken
 from weft.bucket.compiled import Ints, frozen
 from weft.bucket.index import by_value
-from weft.kernels.expr.select import ColumnKey, holds
+from weft.kernels.expr.select import ColumnKey, evaluate, holds
 from weft.kernels.probe.band import Band, band_ranges
-from weft.kernels.probe.one_sided import one_sided
 from weft.kernels.probe.pair_program import program
 from weft.kernels.probe.ranges import Matches, Ranges, Window, join_matches, pairs, reachable
-from weft.logical.expr.expression import Expr, columns, conjuncts
-from weft.logical.expr.user_functions import has_user_call
+from weft.logical.expr.expression import Call, Column, Expr, columns, conjuncts
+from weft.logical.expr.user_functions import has_user_call, is_user_call
 
 __all__ = ["CANDIDATES", "Sides", "candidates", "residual", "theta", "theta_portions"]
+
 
 # Pairs per block: enough to make the cost of calling Arrow negligible, and few enough that their values stay in the
 # second-level cache.
@@ -130,7 +131,7 @@ def _stage(condition: Expr, ours: Mapping[ColumnKey, Any], theirs: Mapping[Colum
     if found is not None:
         return _Stage(found.bind(ours, theirs).keep, _COMPILED)
     calls = has_user_call(condition)
-    rest, computed = one_sided(condition, ours, theirs) if calls else (condition, {})
+    rest, computed = _one_sided(condition, ours, theirs) if calls else (condition, {})
     named = {(part.alias, part.name) for part in columns(rest)}
 
     def check(probe: Ints, stored: Ints) -> Pairs:
@@ -153,3 +154,55 @@ def candidates(probes: int, run: Bucket, window: Window | None) -> tuple[Ranges,
     rows = np.arange(probes, dtype=np.int32)
     nothing, everything = np.zeros(probes, np.int32), np.full(probes, run.batch.num_rows, np.int32)
     return Ranges(frozen(rows), frozen(nothing), frozen(everything), None), False
+
+
+@dataclass(slots=True, eq=False)
+class _OneSided:
+    """A call over the columns of one side, and the values it has had so far."""
+
+    call: Call
+    probe: bool  # whether its side is the probe's
+    columns: Mapping[ColumnKey, Any]
+    place: Ints  # for each row of its side, where its value is among the values; -1 if not computed yet
+    values: list[Any] = field(default_factory=list)
+
+    def at(self, rows: Ints) -> Any:
+        """Its values at those rows."""
+        missing = np.unique(rows[self.place[rows] < 0])
+        if missing.size:
+            found = {key: taken(column, missing) for key, column in self.columns.items()}
+            known = len(self.values[0]) if self.values else 0
+            made = evaluate(self.call, found, missing.size)
+            self.values = [pa.concat_arrays([*self.values, made])]
+            self.place[missing] = np.arange(known, known + missing.size, dtype=np.int32)
+        return taken(self.values[0], self.place[rows])
+
+
+def _one_sided(
+    condition: Expr, ours: Mapping[ColumnKey, Any], theirs: Mapping[ColumnKey, Any]
+) -> tuple[Expr, dict[ColumnKey, _OneSided]]:
+    """The condition with columns in place of such calls, and what these columns stand for."""
+    found: dict[Call, Column] = {}
+
+    def changed(expr: Expr) -> Expr:
+        if not isinstance(expr, Call) or not has_user_call(expr):
+            return expr
+        named = _named(expr)
+        if is_user_call(expr) and named and (named <= ours.keys() or named <= theirs.keys()):
+            return found.setdefault(expr, Column("", str(len(found)), expr.type))
+        return Call(expr.function, tuple(map(changed, expr.args)), expr.type)
+
+    rest = changed(condition)
+    return rest, {("", column.name): _side(call, ours, theirs) for call, column in found.items()}
+
+
+def _named(expr: Expr) -> set[ColumnKey]:
+    return {(part.alias, part.name) for part in columns(expr)}
+
+
+def _side(call: Call, ours: Mapping[ColumnKey, Any], theirs: Mapping[ColumnKey, Any]) -> _OneSided:
+    named = _named(call)
+    probe = named <= ours.keys()
+    here = {key: column for key, column in (ours if probe else theirs).items() if key in named}
+    rows = len(next(iter(here.values())))
+    return _OneSided(call, probe, here, np.full(rows, -1, np.int32))

@@ -2,7 +2,7 @@
 
 Guarantees: whatever the text, reading and planning it takes a time that is bounded by these figures, or it is refused
 by an error that names the limit and how to set it. How much functions may make while a query runs is limited elsewhere
-(`weft.kernels.expr.text_limits`).
+(`weft.kernels.expr.texts`).
 """
 
 from __future__ import annotations

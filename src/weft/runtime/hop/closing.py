@@ -27,7 +27,7 @@ from weft.bucket.memory import take
 from weft.kernels.expr.arrow import arrow_type
 from weft.kernels.expr.select import Columns, evaluate, holds
 from weft.kernels.outer.relation import AT_ONCE
-from weft.kernels.outer.tree import Relation, Rows, rows_of
+from weft.kernels.outer.tree import JoinedRows, Relation, rows_of
 from weft.kernels.probe.equality import in_order, probe_portions
 from weft.kernels.query_sets.query_set import nonempty, only, sets_of
 from weft.logical.expr.expression import Column, Expr, columns
@@ -266,7 +266,7 @@ def _read(exprs: Iterable[Expr]) -> list[Column]:
 
 
 def _leaving(
-    plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked], clock: Clock, batch_order: BatchOrder
+    plan: SweepPlan, rows: JoinedRows, picked: Mapping[str, _Picked], clock: Clock, batch_order: BatchOrder
 ) -> Mask:
     """Which rows leave: those that are complete or final by the clock of this batch, and were not before it."""
     member = plan.member
@@ -280,7 +280,7 @@ def _leaving(
     return leaving & (_provable(plan, rows, picked) | (rows.final <= AT_ONCE))
 
 
-def _provable(plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked]) -> Mask:
+def _provable(plan: SweepPlan, rows: JoinedRows, picked: Mapping[str, _Picked]) -> Mask:
     """Which rows are so new that no partner of theirs can have been forgotten before the query came.
 
     Of versions only the latest matters, so what is older than the one that a row has may be forgotten.
@@ -303,7 +303,7 @@ def _provable(plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked]) -> Mas
 
 
 def _selected(
-    plan: SweepPlan, rows: Rows, picked: Mapping[str, _Picked], leaving: Longs
+    plan: SweepPlan, rows: JoinedRows, picked: Mapping[str, _Picked], leaving: Longs
 ) -> tuple[pa.RecordBatch, Longs] | None:
     """The result's columns and event times for the leaving rows that fulfil WHERE; None if there are none."""
     where = plan.closing.where
@@ -319,7 +319,7 @@ def _selected(
     return pa.RecordBatch.from_pydict(made), _newest(rows, picked, leaving)
 
 
-def _newest(rows: Rows, picked: Mapping[str, _Picked], chosen: Longs) -> Longs:
+def _newest(rows: JoinedRows, picked: Mapping[str, _Picked], chosen: Longs) -> Longs:
     """The event times of rows: the largest of their tuples'."""
     newest = full(chosen.size, -FOREVER)
     for alias, one in picked.items():
@@ -330,7 +330,9 @@ def _newest(rows: Rows, picked: Mapping[str, _Picked], chosen: Longs) -> Longs:
     return newest
 
 
-def _columns(exprs: Iterable[Expr], rows: Rows, picked: Mapping[str, _Picked], chosen: Longs) -> Columns:
+def _columns(
+    exprs: Iterable[Expr], rows: JoinedRows, picked: Mapping[str, _Picked], chosen: Longs
+) -> Columns:
     return {
         (item.alias, item.name): picked[item.alias].some(item, rows.numbers[item.alias][chosen])
         for item in _read(exprs)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from weft.bucket.compiled import Ints, Longs
 from weft.errors import FunctionError, QueryError, StateError
-from weft.kernels.expr.user_functions import CallCounts, Calls
+from weft.kernels.expr.user_functions import CallCounts, FunctionCalls
 from weft.runtime.hop.census import Census
 from weft.runtime.hop.latency import BatchAges, LatencyCounts
 from weft.runtime.hop.limits import TaskLimits
@@ -213,7 +213,7 @@ class Outcome:
         """Add to the census of a query's keys."""
         self.census[name] = self.census.get(name, Census()).plus(census)
 
-    def with_calls(self, calls: Calls) -> Outcome:
+    def with_calls(self, calls: FunctionCalls) -> Outcome:
         """Add what users' functions did in the hop, fail the queries for which one failed, and return the outcome."""
         self.calls = self.calls.plus(calls.take_counts())
         for name, error in calls.take_failed().items():

@@ -16,8 +16,8 @@ from weft.connectors.kafka.cursor import KafkaCursor, _at_most, parts_between
 from weft.connectors.kafka.fetch import collector_at_rest
 from weft.connectors.kafka.records import Origin, decode_messages
 from weft.connectors.kafka.values import ValueFormat
-from weft.logical.moments import AHEAD_OF_THE_CLOCK
 from weft.logical.schema import Schema
+from weft.logical.times import AHEAD_OF_THE_CLOCK
 
 ORIGIN = Origin("s", "t", 3)
 COLUMNS = "a long, b string, _offset long, _key string"
