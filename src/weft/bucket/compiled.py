@@ -60,13 +60,14 @@ _config: Any = config  # its types omit what is set here
 
 def compiled(function: F) -> F:
     """The function as machine code; a division by zero raises nothing, as in NumPy."""
+    options = {"error_model": "numpy", "no_cfunc_wrapper": True}  # only Python and compiled functions call it
     try:
-        made = njit(cache=True, nogil=True, error_model="numpy")(function)
+        made = cast(Any, njit)(cache=True, nogil=True, **options)(function)
     except RuntimeError:  # neither beside the file nor in the home directory can a cache be written
         if not _config.CACHE_DIR and (place := _temporary_place()) is not None:
             _config.CACHE_DIR = str(place)
             return compiled(function)
-        return cast(F, njit(nogil=True, error_model="numpy")(function))
+        return cast(F, cast(Any, njit)(nogil=True, **options)(function))
     _notice_changes_elsewhere(made)
     return cast(F, made)
 

@@ -5,6 +5,7 @@ Guarantees: every sort is stable, so rows that compare equal stay in the order o
 that come in a few sorted runs: they read and write every run front to back. `arrange` finishes the work inside a slot.
 
 No loop reads memory in random order and also counts or stores by what it read (`kernels/probe/equal.py` says why).
+Rows are copied by loops, not by assigning slices: the machine code is the same, and Numba compiles it in half the time.
 """
 
 from __future__ import annotations
@@ -207,10 +208,10 @@ def _arrange(
         low, high = starts[slot], starts[slot + 1]
         if high - low > _FEW:
             size = high - low
-            local[:size] = np.arange(size)
-            _merge_naturally(local[:size], hashes[low:high], times[low:high], scratch)
-            old_order[:size], old_hashes[:size] = order[low:high], hashes[low:high]
-            old_times[:size] = times[low:high]
+            for i in range(size):
+                local[i], old_order[i] = i, order[low + i]
+                old_hashes[i], old_times[i] = hashes[low + i], times[low + i]
+            _merge_naturally(local[:size], old_hashes, old_times, scratch)
             for i in range(size):
                 j = local[i]
                 order[low + i], hashes[low + i], times[low + i] = old_order[j], old_hashes[j], old_times[j]
@@ -246,14 +247,16 @@ def _merge_naturally(order: Ints, keys: Array, times: Array, scratch: Ints) -> N
         while start < order.size:
             middle = _run_end(order, start, keys, times)
             if middle == order.size:
-                scratch[start:middle] = order[start:middle]
+                for i in range(start, middle):
+                    scratch[i] = order[i]
                 break
             end = _run_end(order, middle, keys, times)
             _merge_two(order, start, middle, end, keys, times, scratch)
             merged = True
             start = end
         if merged:
-            order[:] = scratch[: order.size]
+            for i in range(order.size):
+                order[i] = scratch[i]
 
 
 @inner

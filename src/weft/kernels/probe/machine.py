@@ -300,9 +300,11 @@ def _integer_step(operation: Any, bits: Any, banks: Banks, out: Any, left: Any, 
     elif operation == _ABSOLUTE:
         _absolute(integers[left], integers[out])
     elif operation == _WITHIN:
-        integers[out][:] = integers[left]
+        for i in range(BLOCK):
+            integers[out, i] = integers[left, i]
     elif operation == _NUMBER:
-        integers[out][:] = banks[2][left]
+        for i in range(BLOCK):
+            integers[out, i] = banks[2][left, i]
     else:
         _arithmetic(operation, integers[left], integers[right], integers[out], valid[out])
     if bits < 64 or operation == _ABSOLUTE:
@@ -314,7 +316,8 @@ def _double_step(operation: Any, banks: Banks, out: Any, left: Any, right: Any) 
     floats, valid = banks[1], banks[3]
     _both(valid[left], valid[right], valid[out])
     if operation == _FLOAT:
-        floats[out][:] = banks[0][left]
+        for i in range(BLOCK):
+            floats[out, i] = banks[0][left, i]
     elif operation in (_DIVIDE, _DIVIDE + 1):
         _divide_doubles(operation == _DIVIDE, floats[left], floats[right], floats[out], valid[out])
     else:
@@ -330,9 +333,7 @@ def _logic_step(operation: Any, banks: Banks, out: Any, left: Any, right: Any) -
         )
     elif operation == _NOT:
         for i in range(BLOCK):
-            truth[out, i] = truth[left, i] ^ 1
-        valid[out][:] = valid[left]
+            truth[out, i], valid[out, i] = truth[left, i] ^ 1, valid[left, i]
     else:
         for i in range(BLOCK):
-            truth[out, i] = valid[left, i] ^ 1
-        valid[out][:] = 1
+            truth[out, i], valid[out, i] = valid[left, i] ^ 1, 1

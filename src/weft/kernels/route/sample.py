@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from weft.bucket.compiled import Array, Floats, Ints, Longs, Mask, compiled, frozen, mix
+from weft.bucket.compiled import Array, Floats, Ints, Longs, Mask, compiled, frozen, inner, mix
 from weft.bucket.words import Column, flatten, key_words
 
 __all__ = ["EVERY_HASH", "Frequent", "LeastHashes", "draw_rows", "frequent", "least_hashes", "ordered_values"]
@@ -150,7 +150,8 @@ def _least(words: Array, valid: Mask, most: int, others: Hashes) -> tuple[np.uin
         counts[at] += 1
         if found == 2 * most:
             kept, rows, threshold = _cut(keys, counts, most, threshold)
-            counts[:] = 0
+            for j in range(slots):
+                counts[j] = 0
             for j in range(kept.size):
                 at = np.int64(kept[j] & mask)
                 while counts[at]:
@@ -164,12 +165,34 @@ def _least(words: Array, valid: Mask, most: int, others: Hashes) -> tuple[np.uin
 @compiled
 def _cut(keys: Hashes, counts: Longs, most: int, threshold: np.uint64) -> tuple[Hashes, Longs, np.uint64]:
     """The least keys of a table, ascending, with their counts, and the threshold below which they are all there are."""
-    used = np.nonzero(counts)[0]
-    order = used[np.argsort(keys[used])]
-    if order.size > most:
-        threshold = keys[order[most]]
-        order = order[:most]
-    return keys[order], counts[order], threshold
+    used = 0
+    for at in range(counts.size):
+        used += counts[at] != 0
+    hashes, rows = np.empty(used, np.uint64), np.empty(used, np.int64)
+    used = 0
+    for at in range(counts.size):
+        if counts[at]:
+            hashes[used], rows[used] = keys[at], counts[at]
+            used += 1
+    _sort_pairs(hashes, rows)
+    if used > most:
+        threshold = hashes[most]
+        hashes, rows = hashes[:most], rows[:most]
+    return hashes, rows, threshold
+
+
+@inner
+def _sort_pairs(keys: Hashes, counts: Longs) -> None:
+    """Sort two arrays by the first, by Shell's method: Numba takes seconds to compile NumPy's, and these are short."""
+    gap = keys.size // 2
+    while gap:
+        for i in range(gap, keys.size):
+            key, count, at = keys[i], counts[i], i
+            while at >= gap and keys[at - gap] > key:
+                keys[at], counts[at] = keys[at - gap], counts[at - gap]
+                at -= gap
+            keys[at], counts[at] = key, count
+        gap = gap // 2 if gap == 2 else gap * 5 // 11
 
 
 @compiled
