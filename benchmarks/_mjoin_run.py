@@ -19,7 +19,7 @@ from tests.local_runner import LocalRunner
 
 import weft
 from weft.connectors.memory.source import TableSource
-from weft.ports.sink import Rows
+from weft.ports.sink import ResultRows
 from weft.runtime.state.partition import PartitionState
 
 __all__ = ["Batch", "Run", "run"]
@@ -108,11 +108,11 @@ class _Clocked:
 
     def begin(self, batch_id: int) -> None: ...
 
-    def commit(self, batch_id: int, rows: Rows) -> None: ...
+    def commit(self, batch_id: int, rows: ResultRows) -> None: ...
 
     def commit_parts(self, batch_id: int, names: Sequence[str]) -> None: ...
 
-    def write_part(self, batch_id: int, partition: int, rows: Rows) -> str:  # noqa: ARG002
+    def write_part(self, batch_id: int, partition: int, rows: ResultRows) -> str:  # noqa: ARG002
         for batch in rows.to_batches() if isinstance(rows, pa.Table) else rows:
             self.write(batch)
         return "part"

@@ -11,7 +11,7 @@ import weft
 from tests.kafka.topics import Topics
 from weft.connectors.formats.records import Decoded
 from weft.connectors.kafka.cursor import KafkaCursor
-from weft.ports.source import MemoryBlobs, Place
+from weft.ports.source import CursorContext, MemoryBlobs
 
 __all__ = ["SCHEMA", "opened", "taken"]
 
@@ -22,7 +22,7 @@ SCHEMA = "id long, name string, ts timestamp"
 def opened(topics: Topics, topic: str, state: dict[str, Any] | None = None, **options: Any) -> Iterator[Any]:
     """A source and its cursor, which has asked the broker."""
     source = weft.kafka(topics.address, topic, **{"schema": SCHEMA, **options})
-    cursor = source.open(Place("s", state or {}, MemoryBlobs(), Path()))
+    cursor = source.open(CursorContext("s", state or {}, MemoryBlobs(), Path()))
     try:
         cursor.catch_up()
         yield source, cursor

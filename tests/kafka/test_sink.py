@@ -114,10 +114,10 @@ def test_values_come_back_as_they_were(topics: Topics, tmp_path: Path) -> None:
     sink.open(table.schema, "types")
     sink.recover(-1)
     sink.commit(0, table)
-    from weft.ports.source import MemoryBlobs, Place
+    from weft.ports.source import CursorContext, MemoryBlobs
 
     source = weft.kafka(topics.address, topic, schema=schema)
-    cursor = source.open(Place("s", {}, MemoryBlobs(), tmp_path))
+    cursor = source.open(CursorContext("s", {}, MemoryBlobs(), tmp_path))
     topics.read(topic, 2)
     cursor.catch_up()
     (part,) = cursor.look(0.0).parts

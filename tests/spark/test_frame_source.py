@@ -14,7 +14,7 @@ import pytest
 
 from weft.connectors.frames.source import DataFrameSource, FrameCursor, dataframe
 from weft.errors import SourceError
-from weft.ports.source import MemoryBlobs, Place
+from weft.ports.source import CursorContext, MemoryBlobs
 
 
 def write(folder: Path, name: str, *values: int) -> None:
@@ -31,7 +31,7 @@ def described(spark: Any, folder: Path) -> DataFrameSource:
 
 @contextmanager
 def opened(source: DataFrameSource, folder: Path, state: dict[str, Any]) -> Iterator[FrameCursor]:
-    cursor = source.open(Place("s", state, MemoryBlobs(), folder))
+    cursor = source.open(CursorContext("s", state, MemoryBlobs(), folder))
     try:
         yield cursor
     finally:

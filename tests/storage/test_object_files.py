@@ -19,7 +19,7 @@ from weft.connectors.files.parquet_sink import to_parquet
 from weft.connectors.files.source import files
 from weft.connectors.sink_descriptions import make_sink, same_place
 from weft.errors import ConfigError, SinkError, SourceError
-from weft.ports.source import MemoryBlobs, Place
+from weft.ports.source import CursorContext, MemoryBlobs
 from weft.storage.objects import ObjectStorage
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
@@ -87,12 +87,12 @@ def test_objects_that_changed_or_went_are_noticed(s3: str) -> None:
     storage.put("in/_hidden.parquet", b"?")
     storage.put("in/deep/y.parquet", parquet([(3, 4)]))
     source = files("parquet", f"{s3}/in").resolve()
-    cursor = source.open(Place("s", {}, MemoryBlobs(), Path()))
+    cursor = source.open(CursorContext("s", {}, MemoryBlobs(), Path()))
     (part,) = cursor.look(0.0).parts
     assert source.read("s", part).batch.to_pydict() == {"k": [1], "v": [2]}
     cursor.take([part])
     assert cursor.look(0.1).parts == ()
-    again = source.open(Place("s", cursor.state(), MemoryBlobs(), Path()))
+    again = source.open(CursorContext("s", cursor.state(), MemoryBlobs(), Path()))
     assert again.look(0.0).parts == ()
     storage.put("in/x.parquet", parquet([(1, 9)]))
     with pytest.raises(SourceError, match="has changed"):
@@ -172,7 +172,9 @@ def test_what_cannot_be_written_is_refused_before_the_start(s3: str) -> None:
     with pytest.raises(SourceError, match="cannot be cleaned up"):
         files("parquet", f"{s3}/in", clean="delete")
     with pytest.raises(ConfigError, match="no such bucket"):
-        files("json", "s3://not-there/in", schema="k long").open(Place("s", {}, MemoryBlobs(), Path()))
+        files("json", "s3://not-there/in", schema="k long").open(
+            CursorContext("s", {}, MemoryBlobs(), Path())
+        )
 
 
 def test_a_sink_is_made_again(s3: str) -> None:

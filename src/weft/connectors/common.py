@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from weft.errors import SinkError
-from weft.ports.sink import Rows, is_hurried
+from weft.ports.sink import ResultRows, is_hurried
 
 __all__ = [
     "Patience",
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-def as_table(rows: Rows, schema: pa.Schema | None = None) -> pa.Table:
+def as_table(rows: ResultRows, schema: pa.Schema | None = None) -> pa.Table:
     """Rows as one table; a list of no batches needs the schema."""
     return rows if isinstance(rows, pa.Table) else pa.Table.from_batches(list(rows), schema)
 

@@ -30,7 +30,7 @@ __all__ = [
     "PartSink",
     "PartWriter",
     "RememberingSink",
-    "Rows",
+    "ResultRows",
     "Sink",
     "hurried",
     "is_hurried",
@@ -54,7 +54,7 @@ def is_hurried() -> bool:
     return _hurried.get()
 
 
-Rows: TypeAlias = "pa.Table | Sequence[pa.RecordBatch]"
+ResultRows: TypeAlias = "pa.Table | Sequence[pa.RecordBatch]"
 
 
 @runtime_checkable
@@ -78,7 +78,7 @@ class Sink(Protocol):
         """Get ready for a batch, which an earlier attempt may have begun."""
         ...
 
-    def commit(self, batch_id: int, rows: Rows) -> None:
+    def commit(self, batch_id: int, rows: ResultRows) -> None:
         """Make the rows of a batch visible, all at once, in place of those of an earlier attempt."""
         ...
 
@@ -91,7 +91,7 @@ class PartSink(Sink, Protocol):
     of a task's results of a batch at once, which, if they are many, are mapped from a file.
     """
 
-    def write_part(self, batch_id: int, partition: int, rows: Rows) -> str:
+    def write_part(self, batch_id: int, partition: int, rows: ResultRows) -> str:
         """In a task: write rows where nobody sees them; gives the name for `commit_parts`."""
         ...
 
@@ -113,7 +113,7 @@ class CountingSink(Sink, Protocol):
 class OrderedSink(Sink, Protocol):
     """A sink that keeps punctuations; others find some of them in the metadata of an ordered table's schema."""
 
-    def commit_ordered(self, batch_id: int, rows: Rows, punctuations: Punctuations) -> None:
+    def commit_ordered(self, batch_id: int, rows: ResultRows, punctuations: Punctuations) -> None:
         """As `commit`, with rows in order, and up to where they are complete."""
         ...
 

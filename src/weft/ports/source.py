@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,11 +24,11 @@ __all__ = [
     "BadRow",
     "Blobs",
     "Cursor",
+    "CursorContext",
     "MemoryBlobs",
     "Offer",
     "Part",
-    "Place",
-    "Rows",
+    "PartRows",
     "Source",
     "Unfinished",
 ]
@@ -42,7 +42,7 @@ class Part:
     memory its rows take, by which parts are spread over tasks and batches are kept small enough. Where the source can
     tell without reading the rows, ``rows`` is how many records there are, good or bad, and ``oldest`` a time that no
     record is older than, in microseconds; None where it cannot. ``arrived`` is when its first and its last record came,
-    in microseconds since 1970. It is ``stamped`` if the records say themselves when they came, and `Rows` tell it.
+    in microseconds since 1970. It is ``stamped`` if the records say themselves when they came, and `PartRows` tell it.
     """
 
     what: Mapping[str, Any]
@@ -114,8 +114,8 @@ class Blobs(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a cursor lives: what it said of itself when it was last asked, and what it may use.
+class CursorContext:
+    """What a cursor is told when it is opened: what it said of itself when it was last asked, and what it may use.
 
     ``folder`` is a directory of the stream's own inside the checkpoint; nothing in it is deleted by others. ``spark``
     is the session of Spark's, None where there is none. No more than ``most_bytes`` are wanted of a part or an offer.
@@ -170,7 +170,7 @@ class BadRow(Protocol):
     def to_json(self) -> str: ...
 
 
-class Rows(Protocol):
+class PartRows(Protocol):
     """What a part gives: good rows with the declared columns and types, and what was set aside."""
 
     @property
@@ -185,13 +185,14 @@ class Rows(Protocol):
         ...
 
 
+@runtime_checkable
 class Source(Protocol):
-    """What a stream is read from. It is pickled and sent to tasks, which only `read`."""
+    """What a stream is read from: any class with these members. It is pickled and sent to tasks, which only `read`."""
 
     @property
     def schema(self) -> Schema | None: ...
 
-    def open(self, place: Place) -> Cursor:
+    def open(self, context: CursorContext) -> Cursor:
         """In the driver: go on where the state says, or begin if there is none (an empty mapping)."""
         ...
 
@@ -202,7 +203,7 @@ class Source(Protocol):
         event_time: str | None = None,
         columns: Collection[str] | None = None,
         latest: int | None = None,
-    ) -> Rows:
+    ) -> PartRows:
         """In a task: the rows of a part, in the given columns alone where the format allows that.
 
         Records whose event time is after ``latest`` (microseconds since 1970) are set aside; None: there is no limit.

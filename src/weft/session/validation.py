@@ -18,12 +18,9 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
-from weft.connectors.files.source import FilesSource, Source
+from weft.connectors.files.source import FilesSource
 from weft.connectors.formats.dead_letters import DeadLetterLimit
-from weft.connectors.frames.source import DataFrameSource, dataframe
-from weft.connectors.generate.rate import RateSource
-from weft.connectors.kafka.source import KafkaSource
-from weft.connectors.memory.source import TableSource
+from weft.connectors.frames.source import dataframe
 from weft.connectors.sink_descriptions import same_place
 from weft.connectors.tables.readers import ArrowTable, FilesTable, FrameTable, arrow_schema
 from weft.errors import CatalogError, ConfigError, QueryError, StatisticsError, WeftError, nearest
@@ -38,6 +35,7 @@ from weft.logical.times import parse_duration
 from weft.optimizer.single.strategies import STRATEGIES
 from weft.optimizer.space import Options
 from weft.ports.sink import Sink
+from weft.ports.source import Source
 from weft.ports.table import RegisteredTable, TableReader
 from weft.runtime.queries.request import QueryRequest
 from weft.sql.bind import input_order, parse_predicate
@@ -81,10 +79,8 @@ class StreamingFrame(Protocol):
     def isStreaming(self) -> bool: ...  # noqa: N802
 
 
-# What users may give as a stream's source; a text is a schema, to plan with only.
-StreamSource: TypeAlias = (
-    "SchemaLike | FilesSource | RateSource | DataFrameSource | TableSource | KafkaSource | StreamingFrame"
-)
+# What users may give as a stream's source, one of their own among others; a text is a schema, to plan with only.
+StreamSource: TypeAlias = "SchemaLike | Source | StreamingFrame"
 
 
 def source_of(source: StreamSource) -> Source | Schema:
@@ -93,7 +89,7 @@ def source_of(source: StreamSource) -> Source | Schema:
         return schema_of(source)
     if isinstance(source, FilesSource):
         return source.resolve()
-    if isinstance(source, Schema | RateSource | DataFrameSource | TableSource | KafkaSource):
+    if isinstance(source, Schema | Source):
         return source
     if isinstance(source, StreamingFrame):
         return dataframe(source)

@@ -16,11 +16,11 @@ from weft.connectors.files.source import files
 from weft.connectors.generate.rate import rate, sequence
 from weft.connectors.memory.source import TableSource
 from weft.errors import SourceError
-from weft.ports.source import Cursor, MemoryBlobs, Part, Place, Rows, Source
+from weft.ports.source import Cursor, CursorContext, MemoryBlobs, Part, PartRows, Source
 
 
-def place(state: dict[str, Any] | None = None, **more: Any) -> Place:
-    return Place("s", state or {}, MemoryBlobs(), Path("unused"), **more)
+def place(state: dict[str, Any] | None = None, **more: Any) -> CursorContext:
+    return CursorContext("s", state or {}, MemoryBlobs(), Path("unused"), **more)
 
 
 def test_all_sources_keep_to_the_protocol(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_all_sources_keep_to_the_protocol(tmp_path: Path) -> None:
         cursor.catch_up()
         offer = cursor.look(time.time() + 4.5)
         assert offer.backlog[0] == len(offer.parts) == 1
-        rows: Rows = source.read("s", Part.from_dict(json.loads(json.dumps(offer.parts[0].to_dict()))))
+        rows: PartRows = source.read("s", Part.from_dict(json.loads(json.dumps(offer.parts[0].to_dict()))))
         assert (rows.batch.to_pylist(), list(rows.bad)) == ([{"k": 1}], [])
         cursor.take(offer.parts)
         cursor.release(offer.parts)

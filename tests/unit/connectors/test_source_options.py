@@ -21,7 +21,7 @@ from weft.connectors.frames.source import dataframe, write_arrow_files
 from weft.connectors.generate.rate import RateSource, choice, rate, sequence, timestamps, uniform, zipf
 from weft.errors import SourceError, WeftError
 from weft.logical.schema import Schema
-from weft.ports.source import MemoryBlobs, Part, Place
+from weft.ports.source import CursorContext, MemoryBlobs, Part
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,9 @@ def test_a_dataframe_brings_its_schema(tmp_path: Path) -> None:
     rows = pa.record_batch({"k": [1], "m": [Decimal("1.50")], "ts": pa.array([0], pa.timestamp("us", "UTC"))})
     names = list(write_arrow_files(iter([rows.slice(0, 0), rows, rows]), str(tmp_path), "part"))
     assert names == ["part-000.arrow"]
-    cursor = files("arrow", str(tmp_path), schema=source.schema).open(Place("s", {}, MemoryBlobs(), tmp_path))
+    cursor = files("arrow", str(tmp_path), schema=source.schema).open(
+        CursorContext("s", {}, MemoryBlobs(), tmp_path)
+    )
     (part,) = cursor.look(0.0).parts
     assert sent.read("s", part).batch.to_pylist() == rows.to_pylist() * 2
     with pytest.raises(SourceError, match="column t has type timestamp_ntz"):

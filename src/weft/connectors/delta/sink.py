@@ -29,7 +29,7 @@ from weft.connectors.delta.places import DeltaPlace, place_at
 from weft.connectors.files.object_upload import NamedPart
 from weft.errors import SinkError, StateError
 from weft.logical.arguments import checked
-from weft.ports.sink import Rows
+from weft.ports.sink import ResultRows
 from weft.storage.objects import delta_reason
 from weft.storage.paths import local_path
 from weft.storage.uris import is_object_uri, normal_place
@@ -149,12 +149,12 @@ class DeltaSink:
     def begin(self, batch_id: int) -> None:
         """Nothing is to be prepared: files of earlier attempts are in nobody's way."""
 
-    def commit(self, batch_id: int, rows: Rows) -> None:
+    def commit(self, batch_id: int, rows: ResultRows) -> None:
         """Add the rows as one file for each partition of the table."""
         name = self.write_part(batch_id, 0, as_table(rows, self._schema))
         self.commit_parts(batch_id, [name])
 
-    def write_part(self, batch_id: int, partition: int, rows: Rows) -> str:
+    def write_part(self, batch_id: int, partition: int, rows: ResultRows) -> str:
         """Write files under names that no other attempt has; readers do not see them before `commit_parts`."""
         return self.open_part(batch_id, partition).write_all(as_table(rows, self._schema))
 

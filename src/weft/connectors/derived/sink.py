@@ -15,7 +15,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weft.ports.sink import Rows
+from weft.ports.sink import ResultRows
 from weft.storage.places import storage_at
 from weft.storage.storage import Storage
 
@@ -27,7 +27,7 @@ _PART, _LIST = ".arrow", ".json"
 
 
 @dataclass
-class _Part:
+class _DerivedPart:
     """A task's results of a batch, on their way into a file."""
 
     storage: Storage
@@ -102,16 +102,16 @@ class DerivedSink:
     def begin(self, batch_id: int) -> None:
         """Do nothing: files have names of their own."""
 
-    def write_part(self, batch_id: int, partition: int, rows: Rows) -> str:
+    def write_part(self, batch_id: int, partition: int, rows: ResultRows) -> str:
         """In a task: write all rows of a batch."""
         part = self.open_part(batch_id, partition)
         for batch in rows.to_batches() if isinstance(rows, pa.Table) else rows:
             part.write(batch)
         return part.close()
 
-    def open_part(self, batch_id: int, partition: int) -> _Part:
+    def open_part(self, batch_id: int, partition: int) -> _DerivedPart:
         """In a task: begin to write."""
-        return _Part(self._storage, f"{batch_id}-{partition}-{uuid4().hex}", self.event_time)
+        return _DerivedPart(self._storage, f"{batch_id}-{partition}-{uuid4().hex}", self.event_time)
 
     def commit_parts(self, batch_id: int, names: Sequence[str]) -> None:
         """In the driver: list the files of a batch, unless they are listed already."""
@@ -122,7 +122,7 @@ class DerivedSink:
         elif parts:
             self._storage.put(f"{batch_id}{_LIST}", json.dumps(parts).encode())
 
-    def commit(self, batch_id: int, rows: Rows) -> None:
+    def commit(self, batch_id: int, rows: ResultRows) -> None:
         """Take the rows of a batch from the driver."""
         self.commit_parts(batch_id, [self.write_part(batch_id, 0, rows)])
 

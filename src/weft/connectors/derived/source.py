@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from weft.errors import SourceError
 from weft.logical.schema import Schema
-from weft.ports.source import BadRow, Offer, Part, Place
+from weft.ports.source import BadRow, CursorContext, Offer, Part
 from weft.storage.places import storage_at
 
 __all__ = [
@@ -43,9 +43,9 @@ class DerivedSource:
     schema: Schema
     places: tuple[str, ...]
 
-    def open(self, place: Place) -> DerivedCursor:
+    def open(self, context: CursorContext) -> DerivedCursor:
         """Go on behind what was taken."""
-        return DerivedCursor(self, place)
+        return DerivedCursor(self, context)
 
     def read(
         self,
@@ -71,10 +71,10 @@ class DerivedSource:
 class DerivedCursor:
     """Which files of which batches have been taken."""
 
-    def __init__(self, source: DerivedSource, place: Place) -> None:
-        self._source, self._committed, self._most_bytes = source, place.committed, place.most_bytes
-        self.through = int(place.state.get("through", -1))
-        self._taken = {str(name) for name in place.state.get("taken", ())}  # files of batches after that
+    def __init__(self, source: DerivedSource, context: CursorContext) -> None:
+        self._source, self._committed, self._most_bytes = source, context.committed, context.most_bytes
+        self.through = int(context.state.get("through", -1))
+        self._taken = {str(name) for name in context.state.get("taken", ())}  # files of batches after that
         self._looked = -1
         self._waiting: list[Part] = []
 

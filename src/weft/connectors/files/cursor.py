@@ -33,7 +33,7 @@ from weft.connectors.files.cleaning import Cleaner
 from weft.connectors.files.listing import Listing
 from weft.connectors.files.parts import FileStatus, estimate_bytes, parts_of, remaining_parts
 from weft.errors import SourceError, StateError, nearest
-from weft.ports.source import Blobs, Offer, Part, Place, Unfinished
+from weft.ports.source import Blobs, CursorContext, Offer, Part, Unfinished
 
 __all__ = [
     "FileCursor",
@@ -156,7 +156,7 @@ class FileRules:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingFile:
     """A file that has not been taken, or not as a whole: its last known status, and since when it has had that."""
 
     path: str
@@ -196,7 +196,7 @@ class FileCursor:
 
     def __init__(
         self,
-        place: Place,
+        context: CursorContext,
         format_: str,
         listing: Listing,
         rules: FileRules,
@@ -204,23 +204,23 @@ class FileCursor:
         clock: Callable[[], float] = time.time,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._place, self._format, self._listing, self._rules = place, format_, listing, rules
+        self._context, self._format, self._listing, self._rules = context, format_, listing, rules
         self._most_files = min(max_files or _MOST_FILES, _MOST_FILES)
         self._clock, self._pause = clock, pause
-        self._check_folder(place.state)
-        self._taken = TakenNames(place.state, place.blobs)
+        self._check_folder(context.state)
+        self._taken = TakenNames(context.state, context.blobs)
         self._begun: dict[str, dict[str, Any]] = {
             name: {"what": dict(entry["what"]), "taken": list(entry["taken"])}
-            for name, entry in place.state.get("begun", {}).items()
+            for name, entry in context.state.get("begun", {}).items()
         }
         self._empty: set[str] = set(
-            place.state.get("empty", ())
+            context.state.get("empty", ())
         )  # taken, and offered again when they are filled
         self._looked_filled = float("-inf")
         self._at_once = threading.Event()
         self._named: dict[str, str] = {}  # what cannot be read, and why, as it was logged
-        self._cleaner = Cleaner(place.stream, listing.root, rules.clean, rules.archive, place.state)
-        self._waiting: dict[str, _Waiting] = {}
+        self._cleaner = Cleaner(context.stream, listing.root, rules.clean, rules.archive, context.state)
+        self._waiting: dict[str, _WaitingFile] = {}
         self._bytes = self._extra = 0  # of all that waits: bytes, and parts beyond one for each file
         self._now: float | None = None
         for name, entry in self._begun.items():
@@ -230,7 +230,7 @@ class FileCursor:
         before = state.get("folder", self._listing.root)
         if before != self._listing.root:
             raise SourceError(
-                f"{self._place.stream}: the files were read from {before}, not from {self._listing.root}",
+                f"{self._context.stream}: the files were read from {before}, not from {self._listing.root}",
                 hint="name the same folder as before, or begin with another checkpoint",
             )
 
@@ -240,7 +240,7 @@ class FileCursor:
         if self._listing.refresh():
             self._compare(now)
         self._look_for_filled(now)
-        offering = _Offering(self._most_files, self._place.most_bytes)
+        offering = _Offering(self._most_files, self._context.most_bytes)
         unfinished: list[Unfinished] = []
         for name in list(self._waiting):
             if offering.is_full:
@@ -268,7 +268,7 @@ class FileCursor:
 
     def _wait_for(self, name: str, status: FileStatus, now: float) -> None:
         path = self._path(name)
-        found = _Waiting(path, status, now, estimate_bytes(path, self._format, status.size))
+        found = _WaitingFile(path, status, now, estimate_bytes(path, self._format, status.size))
         found.unfinished = None if _is_text(name) else "its name is not UTF-8: rename it"
         self._add(name, found)
 
@@ -286,7 +286,7 @@ class FileCursor:
         """Log what cannot be read, unless it was logged for the same reason since it is there."""
         for name, why in sorted(strange.items()):
             if self._named.get(name) != why:
-                _LOG.warning("stream %s does not read %s: %s", self._place.stream, self._path(name), why)
+                _LOG.warning("stream %s does not read %s: %s", self._context.stream, self._path(name), why)
         self._named = dict(strange)
 
     def _look_at(self, name: str, now: float, offering: _Offering, unfinished: list[Unfinished]) -> None:
@@ -303,7 +303,7 @@ class FileCursor:
         else:
             offering.add(file.parts)
 
-    def _examine(self, name: str, file: _Waiting, status: FileStatus, now: float) -> None:
+    def _examine(self, name: str, file: _WaitingFile, status: FileStatus, now: float) -> None:
         """Find the parts of a file, if it is complete or has not changed for long enough."""
         if status != file.status:
             file.status, file.since, file.checked = status, now, False
@@ -327,8 +327,10 @@ class FileCursor:
             file.unfinished = f"it cannot be read: {error.strerror or error}"
 
     def _parts_of(self, path: str, status: FileStatus) -> list[Part] | None:
-        place = self._place
-        return parts_of(path, self._format, status, place.most_bytes, place.event_time, self._listing.within)
+        context = self._context
+        return parts_of(
+            path, self._format, status, context.most_bytes, context.event_time, self._listing.within
+        )
 
     def _status(self, name: str) -> FileStatus | None:
         """What the file system says of a file: None if it is gone or no file, `_UNKNOWN` if that cannot be told."""
@@ -344,7 +346,7 @@ class FileCursor:
     def _name(self, part: Part) -> str:
         return os.path.relpath(part.what["file"], self._listing.root).replace(os.sep, "/")
 
-    def _add(self, name: str, file: _Waiting) -> None:
+    def _add(self, name: str, file: _WaitingFile) -> None:
         self._waiting[name] = file
         self._bytes += file.bytes
         self._extra += len(file.parts or (None,)) - 1
@@ -365,11 +367,11 @@ class FileCursor:
 
     def _wait_for_rest(self, name: str, entry: Mapping[str, Any]) -> None:
         """Let those row groups of a file wait that were not taken."""
-        time_column, within = self._place.event_time, self._listing.within
+        time_column, within = self._context.event_time, self._listing.within
         parts = remaining_parts(entry["what"], entry["taken"], time_column, within)
         status = FileStatus(entry["what"]["size"], entry["what"]["modified"], 0, 0)
         total = sum(part.bytes for part in parts)
-        self._add(name, _Waiting(entry["what"]["file"], status, 0.0, total, parts, begun=True))
+        self._add(name, _WaitingFile(entry["what"]["file"], status, 0.0, total, parts, begun=True))
 
     def take(self, parts: Sequence[Part]) -> None:
         """Never offer these parts again; to take one twice changes nothing."""

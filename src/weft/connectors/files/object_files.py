@@ -19,7 +19,7 @@ from weft.connectors.files.parts import estimate_bytes, rows_of
 from weft.connectors.formats.csv import CsvOptions
 from weft.connectors.formats.records import BadRecord, Decoded, SourceFile, Target
 from weft.errors import SourceError
-from weft.ports.source import Offer, Part, Place
+from weft.ports.source import CursorContext, Offer, Part
 from weft.storage.objects import ObjectStatus, ObjectStorage
 
 __all__ = [
@@ -103,17 +103,17 @@ class ObjectFolder:
 class ObjectCursor:
     """The objects of a folder that have been taken, and those that wait."""
 
-    def __init__(self, place: Place, folder: ObjectFolder, max_files: int | None = None) -> None:
-        before = place.state.get("folder", folder.uri)
+    def __init__(self, context: CursorContext, folder: ObjectFolder, max_files: int | None = None) -> None:
+        before = context.state.get("folder", folder.uri)
         if before != folder.uri:
             raise SourceError(
-                f"{place.stream}: the files were read from {before}, not from {folder.uri}",
+                f"{context.stream}: the files were read from {before}, not from {folder.uri}",
                 hint="name the same folder as before, or begin with another checkpoint",
             )
         folder.check()
-        self._place, self._folder = place, folder
+        self._context, self._folder = context, folder
         self._most = min(max_files or _MOST_OBJECTS, _MOST_OBJECTS)
-        self._taken = TakenNames(place.state, place.blobs)
+        self._taken = TakenNames(context.state, context.blobs)
         self._names: frozenset[str] | None = None
         self._waiting: dict[str, Part] = {}
         self._looked = float("-inf")
@@ -128,7 +128,7 @@ class ObjectCursor:
             self._list()
             self._looked = now
         chosen: list[Part] = []
-        room = self._place.most_bytes
+        room = self._context.most_bytes
         for part in self._waiting.values():
             if len(chosen) == self._most or (chosen and part.bytes > room):
                 break

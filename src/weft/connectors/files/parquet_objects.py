@@ -28,7 +28,7 @@ from weft.connectors.files import file_system as files
 from weft.connectors.files.object_upload import NamedPart, ObjectFile
 from weft.connectors.files.parquet_sink import check_form
 from weft.errors import SinkError, StateError
-from weft.ports.sink import Rows
+from weft.ports.sink import ResultRows
 from weft.storage.objects import ObjectStorage
 
 __all__ = [
@@ -128,13 +128,13 @@ class ObjectParquetSink:
         A session that was paused here for long would delete what its follower has written.
         """
 
-    def commit(self, batch_id: int, rows: Rows) -> None:
+    def commit(self, batch_id: int, rows: ResultRows) -> None:
         """Put the rows in place as one file."""
         table = as_table(rows) if isinstance(rows, pa.Table) or rows else None
         parts = [self.write_part(batch_id, 0, table)] if table is not None and table.num_rows else []
         self.commit_parts(batch_id, parts)
 
-    def write_part(self, batch_id: int, partition: int, rows: Rows) -> str:
+    def write_part(self, batch_id: int, partition: int, rows: ResultRows) -> str:
         """Put an object under a name that no other attempt has, where readers do not look."""
         return self.open_part(batch_id, partition).write_all(as_table(rows))
 

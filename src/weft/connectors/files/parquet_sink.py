@@ -37,7 +37,7 @@ from weft.connectors.files import file_system as files
 from weft.connectors.files.equal_rows import hold_equal_rows
 from weft.errors import SinkError, nearest
 from weft.logical.arguments import checked
-from weft.ports.sink import Rows
+from weft.ports.sink import ResultRows
 from weft.storage.paths import local_path
 from weft.storage.uris import is_object_uri, normal_place
 
@@ -157,13 +157,13 @@ class ParquetSink:
         for leftover in _LEFTOVERS:
             files.remove(self._own(leftover, str(batch_id)))
 
-    def commit(self, batch_id: int, rows: Rows) -> None:
+    def commit(self, batch_id: int, rows: ResultRows) -> None:
         """Put the rows in place as one file."""
         table = as_table(rows) if isinstance(rows, pa.Table) or rows else None
         parts = [self.write_part(batch_id, 0, table)] if table is not None and table.num_rows else []
         self.commit_parts(batch_id, parts)
 
-    def write_part(self, batch_id: int, partition: int, rows: Rows) -> str:
+    def write_part(self, batch_id: int, partition: int, rows: ResultRows) -> str:
         """Write a file under a name that no other attempt has; readers do not see it before `commit_parts`."""
         path = self._pending(batch_id, partition)
         files.write_parquet(path, as_table(rows), self.compression)

@@ -1,4 +1,4 @@
-"""What a stream is read from.
+"""Files that appear in a folder, or objects in a store, as a stream.
 
 Guarantees: a description that exists is valid: its format, options and schema were checked when it was made, and
 nothing was read or started. Only `resolve`, `first_files`, `count`, `open` and `read` touch files.
@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
@@ -28,20 +28,15 @@ from weft.connectors.formats.conform import weft_type
 from weft.connectors.formats.csv import CsvOptions
 from weft.connectors.formats.parquet import DAMAGE, arrow_file_schema, parquet_schema
 from weft.connectors.formats.records import Decoded, Target
-from weft.connectors.frames.source import DataFrameSource
-from weft.connectors.generate.rate import RateSource
-from weft.connectors.kafka.source import KafkaSource
-from weft.connectors.memory.source import TableSource
 from weft.errors import SourceError, nearest
 from weft.logical.arguments import checked
 from weft.logical.schema import DataType, Field, Schema, SchemaLike, schema_of
 from weft.logical.times import parse_duration
-from weft.ports.source import Cursor, Part, Place
+from weft.ports.source import Cursor, CursorContext, Part
 from weft.storage.uris import is_object_uri, normal_place
 
 __all__ = [
     "FilesSource",
-    "Source",
     "files",
     "local_path",
 ]
@@ -104,19 +99,19 @@ class FilesSource:
             return None
         return ObjectFolder(normal_place(self.path), self.format, self.glob, self.recursive)
 
-    def open(self, place: Place) -> Cursor:
+    def open(self, context: CursorContext) -> Cursor:
         """The files of the folder that have been taken, and those that wait; the folder need not be there yet."""
         if (objects := self.objects) is not None:
-            return ObjectCursor(place, objects, self.max_files_per_batch)
+            return ObjectCursor(context, objects, self.max_files_per_batch)
         listing, root = self._listing(), self.root
         if not os.path.exists(root) and re.search(r"[*?[{]", root):
             raise SourceError(
-                f"{place.stream}: there is no folder {root}",
+                f"{context.stream}: there is no folder {root}",
                 hint='name the folder and give glob="*.parquet" for the names of its files',
             )
         if self.rules.archive is not None:
             check_archive(listing.root, self.rules.archive, recursive=self.recursive)
-        return FileCursor(place, self.format, listing, self.rules, self.max_files_per_batch)
+        return FileCursor(context, self.format, listing, self.rules, self.max_files_per_batch)
 
     def read(
         self,
@@ -289,6 +284,3 @@ def _field(field: pa.Field, path: str) -> Field:
             hint="give schema= with the columns you need",
         )
     return Field(field.name, type_)
-
-
-Source: TypeAlias = FilesSource | RateSource | DataFrameSource | TableSource | KafkaSource

@@ -29,7 +29,7 @@ from weft.logical.schema import DataType
 from weft.logical.times import AHEAD_OF_THE_CLOCK, FARTHEST, shown_time
 
 __all__ = [
-    "Column",
+    "ConvertedColumn",
     "Mask",
     "arrow_schema",
     "as_text",
@@ -52,7 +52,7 @@ Locate = Callable[
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ConvertedColumn:
     """Converted values, and which rows had a value that is not of the type (None: no row)."""
 
     values: Any
@@ -107,7 +107,7 @@ class CheckedRows:
         return (BadRecord(source, place, reason, more=self.unquoted - 1),)
 
 
-def assemble(columns: Sequence[Column], target: Target) -> CheckedRows:
+def assemble(columns: Sequence[ConvertedColumn], target: Target) -> CheckedRows:
     """The good rows, and why the others are bad."""
     batch = pa.record_batch([column.values for column in columns], schema=arrow_schema(target))
     reasons: dict[int, str] = {}
@@ -208,21 +208,21 @@ def whole_file(file: SourceFile, target: Target, reason: object) -> Decoded:
 _BASE64 = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
 
-def as_text(values: Any) -> Column:
+def as_text(values: Any) -> ConvertedColumn:
     """Bytes as texts; what is no UTF-8 is bad."""
     texts = utf8_or_null(values)
-    return Column(texts, _lost(values, texts), values)
+    return ConvertedColumn(texts, _lost(values, texts), values)
 
 
-def read_texts(texts: Any, type_: DataType, *, base64: bool = False) -> Column:
+def read_texts(texts: Any, type_: DataType, *, base64: bool = False) -> ConvertedColumn:
     """A column of texts as values of the type; `base64` says that binary values are written so."""
     if type_.name == "string":
-        return Column(texts)
+        return ConvertedColumn(texts)
     if type_.name == "binary":
         values = _from_base64(texts) if base64 else pc.cast(texts, pa.binary())
     else:
         values = parse(texts, arrow_type(type_), exact=True)
-    return Column(values, _lost(texts, values), texts)
+    return ConvertedColumn(values, _lost(texts, values), texts)
 
 
 def _lost(before: Any, after: Any) -> Mask | None:
@@ -239,26 +239,26 @@ def _from_base64(texts: Any) -> Any:
     return pa.array([None if text is None else a2b_base64(text) for text in sound], pa.binary())
 
 
-def integers_to(values: Any, type_: DataType) -> Column:
+def integers_to(values: Any, type_: DataType) -> ConvertedColumn:
     """Whole numbers of 64 bits as those of the type."""
     kind = arrow_type(type_)
     if values.type == kind:
-        return Column(values)
+        return ConvertedColumn(values)
     limits = np.iinfo(kind.to_pandas_dtype())
     inside = pc.and_(pc.greater_equal(values, int(limits.min)), pc.less_equal(values, int(limits.max)))
     if pc.all(inside, min_count=0).as_py():
-        return Column(pc.cast(values, kind, safe=False))
+        return ConvertedColumn(pc.cast(values, kind, safe=False))
     bad = pc.fill_null(pc.invert(inside), False).to_numpy(False)
     kept = pc.if_else(inside, values, pa.scalar(None, values.type))
-    return Column(pc.cast(kept, kind, safe=False), bad, values)
+    return ConvertedColumn(pc.cast(kept, kind, safe=False), bad, values)
 
 
-def doubles_to(values: Any, type_: DataType) -> Column:
+def doubles_to(values: Any, type_: DataType) -> ConvertedColumn:
     """Doubles as numbers of the type, float or double; what only a double can hold is bad as a float."""
     if type_.name == "double":
-        return Column(values)
+        return ConvertedColumn(values)
     narrow = pc.cast(values, pa.float32(), safe=False)
     lost = pc.and_not(pc.fill_null(pc.is_inf(narrow), False), pc.fill_null(pc.is_inf(values), False))
     if not pc.any(lost, min_count=0).as_py():
-        return Column(narrow)
-    return Column(narrow, lost.to_numpy(False), values)
+        return ConvertedColumn(narrow)
+    return ConvertedColumn(narrow, lost.to_numpy(False), values)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weft.connectors.formats.columns import Column, Mask, as_text, match_columns
+from weft.connectors.formats.columns import ConvertedColumn, Mask, as_text, match_columns
 from weft.connectors.formats.records import SourceFile, Target
 from weft.errors import SourceError
 from weft.kernels.expr.arrow import TIMESTAMP, arrow_type
@@ -77,31 +77,33 @@ def _inside(kind: pa.DataType, other: pa.DataType) -> bool:
     return bool(two.min <= one.min and one.max <= two.max)
 
 
-def conform(values: Any, type_: DataType) -> Column:
+def conform(values: Any, type_: DataType) -> ConvertedColumn:
     """A column that `check_types` accepted as one of the declared type."""
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
     array = chunks[0] if len(chunks) == 1 else pa.concat_arrays(_nonempty(chunks, values.type))
     if pa.types.is_dictionary(array.type):
         array = pc.cast(array, array.type.value_type)
     if pa.types.is_null(array.type):
-        return Column(pa.nulls(len(array), arrow_type(type_)))
+        return ConvertedColumn(pa.nulls(len(array), arrow_type(type_)))
     if type_.name == "timestamp":
         return _timestamps(array)
     if type_.name == "string":
         return _strings(array)
     kind = arrow_type(type_)
-    return Column(array if array.type == kind else pc.cast(array, kind, safe=pa.types.is_decimal(kind)))
+    return ConvertedColumn(
+        array if array.type == kind else pc.cast(array, kind, safe=pa.types.is_decimal(kind))
+    )
 
 
 def _nonempty(chunks: Sequence[Any], kind: pa.DataType) -> Sequence[Any]:
     return chunks or [pa.array([], kind)]
 
 
-def _strings(array: Any) -> Column:
+def _strings(array: Any) -> ConvertedColumn:
     text = array if pa.types.is_string(array.type) else pc.cast(array, pa.string())
     try:
         text.validate(full=True)
-        return Column(text)
+        return ConvertedColumn(text)
     except pa.ArrowInvalid:
         return as_text(pc.cast(text, pa.binary()))
 
@@ -109,17 +111,17 @@ def _strings(array: Any) -> Column:
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000}
 
 
-def _timestamps(array: Any) -> Column:
+def _timestamps(array: Any) -> ConvertedColumn:
     factor = _MICROSECONDS.get(array.type.unit)
     if factor is None:
-        return Column(_microseconds(array))
+        return ConvertedColumn(_microseconds(array))
     limit = np.iinfo(np.int64).max // factor
     counts = array.view(pa.int64())
     inside = pc.and_(pc.greater_equal(counts, -limit), pc.less_equal(counts, limit))
     if pc.all(inside, min_count=0).as_py():
-        return Column(_microseconds(array))
+        return ConvertedColumn(_microseconds(array))
     bad: Mask = pc.fill_null(pc.invert(inside), False).to_numpy(False)
-    return Column(_microseconds(pc.if_else(inside, array, pa.scalar(None, array.type))), bad, counts)
+    return ConvertedColumn(_microseconds(pc.if_else(inside, array, pa.scalar(None, array.type))), bad, counts)
 
 
 def _microseconds(array: Any) -> Any:

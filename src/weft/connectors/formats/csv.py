@@ -26,7 +26,7 @@ import pyarrow.csv as pacsv
 from numpy.typing import NDArray
 
 from weft.connectors.formats.columns import (
-    Column,
+    ConvertedColumn,
     as_text,
     assemble,
     locate_bad_rows,
@@ -198,15 +198,15 @@ def _finish(
     return locate_bad_rows(file, made, dict(sorted(wrong.items())), lambda at: records().places(at))
 
 
-def _column(values: pa.ChunkedArray, type_: DataType) -> Column:
+def _column(values: pa.ChunkedArray, type_: DataType) -> ConvertedColumn:
     array = pa.concat_arrays(values.chunks) if values.num_chunks != 1 else values.chunk(0)
     if type_.name == "binary":
-        return Column(array)
+        return ConvertedColumn(array)
     texts = as_text(array)
     column = read_texts(texts.values, type_)
     if texts.bad is None:
         return column
-    return Column(column.values, texts.bad if column.bad is None else texts.bad | column.bad, array)
+    return ConvertedColumn(column.values, texts.bad if column.bad is None else texts.bad | column.bad, array)
 
 
 def _body(content: bytes, options: CsvOptions) -> _Body:

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from weft.connectors.formats.columns import (
-    Column,
+    ConvertedColumn,
     assemble,
     doubles_to,
     integers_to,
@@ -187,13 +187,17 @@ def _read_type(type_: DataType) -> pa.DataType:
     return arrow_type(type_) if type_.name in ("boolean", "decimal") else pa.string()
 
 
-def _column(values: pa.ChunkedArray, type_: DataType) -> Column:
+def _column(values: pa.ChunkedArray, type_: DataType) -> ConvertedColumn:
     array = pa.concat_arrays(values.chunks) if values.num_chunks != 1 else values.chunk(0)
     if type_.is_integer:
         return integers_to(array, type_)
     if type_.name in ("float", "double"):
         return doubles_to(array, type_)
-    return Column(array) if type_.name in ("boolean", "decimal") else read_texts(array, type_, base64=True)
+    return (
+        ConvertedColumn(array)
+        if type_.name in ("boolean", "decimal")
+        else read_texts(array, type_, base64=True)
+    )
 
 
 def _read_all(spans: Spans, schema: pa.Schema) -> pa.Table:

@@ -30,7 +30,7 @@ from weft.connectors.files.parts import read_part
 from weft.connectors.formats.records import Decoded, Target
 from weft.errors import SourceError, WeftError
 from weft.logical.schema import DataType, Field, Schema, parse_type
-from weft.ports.source import Offer, Part, Place
+from weft.ports.source import CursorContext, Offer, Part
 
 __all__ = [
     "DataFrameSource",
@@ -88,7 +88,7 @@ class FrameFolder:
         for folder in (writing, ready):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
-        for row in frame.mapInArrow(_Writer(str(writing)), _WRITTEN).collect():
+        for row in frame.mapInArrow(_TaskWriter(str(writing)), _WRITTEN).collect():
             os.rename(writing / row[0], ready / row[0])
         _flush(ready)
         os.rename(ready, self.batch(number))
@@ -108,7 +108,7 @@ def _flush(folder: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Writer:
+class _TaskWriter:
     """What a task does with its rows: it writes them as files, and tells their names when all are written."""
 
     folder: str
@@ -144,14 +144,14 @@ def write_arrow_files(batches: Iterator[pa.RecordBatch], folder: str, prefix: st
 class FrameCursor:
     """The query that writes a DataFrame to files, and those of its files that have been taken."""
 
-    def __init__(self, frame: Any, place: Place) -> None:
-        self._stream, self._folder = place.stream, FrameFolder(place.folder.absolute())
+    def __init__(self, frame: Any, context: CursorContext) -> None:
+        self._stream, self._folder = context.stream, FrameFolder(context.folder.absolute())
         self._folder.complete_batches.mkdir(parents=True, exist_ok=True)
         self._failure: SourceError | None = None
         listing = Listing(str(self._folder.complete_batches), name_matcher(None), recursive=True)
-        here = replace(place, state={**place.state, "folder": listing.root})  # a checkpoint may be moved
+        here = replace(context, state={**context.state, "folder": listing.root})  # a checkpoint may be moved
         self._files = FileCursor(here, "arrow", listing, FileRules(clean="delete"))
-        name = f"weft: {place.stream} [{zlib.crc32(str(self._folder.root).encode()):08x}]"
+        name = f"weft: {context.stream} [{zlib.crc32(str(self._folder.root).encode()):08x}]"
         self._query = (
             frame.writeStream.queryName(name)
             .option("checkpointLocation", str(self._folder.checkpoint))
@@ -227,9 +227,9 @@ class DataFrameSource:
     frame: Any
     schema: Schema
 
-    def open(self, place: Place) -> FrameCursor:
-        """Start a query that writes the rows to files in the place's folder, which the tasks must see too."""
-        return FrameCursor(self.frame, place)
+    def open(self, context: CursorContext) -> FrameCursor:
+        """Start a query that writes the rows to files in the context's folder, which the tasks must see too."""
+        return FrameCursor(self.frame, context)
 
     def read(
         self,

@@ -26,7 +26,7 @@ from weft.kernels.expr.arrow import TIMESTAMP
 from weft.logical.arguments import checked
 from weft.logical.schema import DataType, Field, Schema
 from weft.logical.times import parse_duration
-from weft.ports.source import Offer, Part, Place
+from weft.ports.source import CursorContext, Offer, Part
 
 __all__ = [
     "Kind",
@@ -192,14 +192,14 @@ class RateSource:
         arrays = [values(place, kind) for place, (_, kind) in enumerate(self.columns)]
         return pa.record_batch(arrays, names=[name for name, _ in self.columns])
 
-    def open(self, place: Place) -> RateCursor:
+    def open(self, context: CursorContext) -> RateCursor:
         """A cursor that continues after the rows that were taken."""
-        times = dict(self.columns).get(place.event_time or "")
+        times = dict(self.columns).get(context.event_time or "")
 
         def oldest(row: int) -> int | None:
             return times.oldest(row, self.rows_per_second) if isinstance(times, _Timestamps) else None
 
-        return RateCursor(self.rows_per_second, 16 * len(self.columns), place, oldest, self.dial)
+        return RateCursor(self.rows_per_second, 16 * len(self.columns), context, oldest, self.dial)
 
     def read(
         self,
@@ -258,12 +258,12 @@ class RateCursor:
         self,
         rows_per_second: int,
         bytes_per_row: int,
-        place: Place,
+        context: CursorContext,
         oldest: Callable[[int], int | None] = lambda _: None,
         dial: Dial | None = None,
     ) -> None:
-        self._rate, self._row_bytes, self._most_bytes = rows_per_second, bytes_per_row, place.most_bytes
-        self._position = self._start = self._end = int(place.state.get("position", 0))
+        self._rate, self._row_bytes, self._most_bytes = rows_per_second, bytes_per_row, context.most_bytes
+        self._position = self._start = self._end = int(context.state.get("position", 0))
         self._began: float | None = None
         self._oldest, self._dial = oldest, dial
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 from weft.connectors.common import Patience, Replays, SecretText, as_table, check_columns, load_extra
 from weft.errors import SinkError, WeftError
 from weft.logical.arguments import checked
-from weft.ports.sink import Rows
+from weft.ports.sink import ResultRows
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -130,7 +130,7 @@ class IcebergSink:
     def begin(self, batch_id: int) -> None:
         """Nothing is to be prepared: an attempt that did not commit has left nothing that is seen."""
 
-    def commit(self, batch_id: int, rows: Rows) -> None:
+    def commit(self, batch_id: int, rows: ResultRows) -> None:
         """Add the rows and set the property in one commit, unless the table has the batch; without rows, do nothing."""
         found = as_table(rows, self._schema)
         if not found.num_rows:

@@ -21,7 +21,7 @@ from weft.connectors.kafka.offsets import Offsets, OffsetWatch, TopicOffsets
 from weft.connectors.kafka.options import KafkaOptions
 from weft.connectors.kafka.records import Origin
 from weft.errors import SourceError
-from weft.ports.source import Offer, Part, Place
+from weft.ports.source import CursorContext, Offer, Part
 
 __all__ = [
     "MADE_AGAIN",
@@ -79,7 +79,7 @@ class KafkaCursor:
     topic: str
     options: KafkaOptions
     rules: ReadRules
-    place: Place
+    context: CursorContext
     _positions: dict[int, int] = field(init=False)
     _record_bytes: int = field(init=False)
     _id: str | None = field(init=False)
@@ -90,7 +90,7 @@ class KafkaCursor:
     )  # when, and the end then
 
     def __post_init__(self) -> None:
-        state, stream = self.place.state, self.place.stream
+        state, stream = self.context.state, self.context.stream
         if state.get("topic", self.topic) != self.topic:
             raise SourceError(
                 f"{stream}: this checkpoint has read topic {state['topic']}, not {self.topic}",
@@ -121,7 +121,7 @@ class KafkaCursor:
         if not waiting:
             return Offer()
         size = self._size_of_a_record(starts, ends)
-        most = max(1, self.place.most_bytes // size)
+        most = max(1, self.context.most_bytes // size)
         self._note_ends(ends, now)
         at_once = min(most, self.rules.max_records_per_batch or most)
         parts = parts_between(self._positions, ends, begins, size, min(most, _MOST_RECORDS), at_once)
@@ -178,7 +178,7 @@ class KafkaCursor:
             return False
         if self._id is not None:
             raise SourceError(
-                f"{self.place.stream}: topic {self.topic} has lost records: {why}",
+                f"{self.context.stream}: topic {self.topic} has lost records: {why}",
                 hint="was a leader elected that had not all of them? Restore them, or use a new checkpoint",
             )
         self._begin_again(why)
@@ -196,7 +196,7 @@ class KafkaCursor:
 
     def _begin_again(self, why: str) -> None:
         """Read a topic that was made again from where the user says, or refuse it."""
-        told = f"{self.place.stream}: topic {self.topic} was deleted and made again: {why}"
+        told = f"{self.context.stream}: topic {self.topic} was deleted and made again: {why}"
         if not self.rules.starting.given:
             raise SourceError(told, hint=MADE_AGAIN)
         self._watch.catch_up(self.rules.timeout)
@@ -216,14 +216,14 @@ class KafkaCursor:
             )
 
     def _named(self, number: int) -> str:
-        return f"{self.place.stream}: topic {self.topic}, partition {number}"
+        return f"{self.context.stream}: topic {self.topic}, partition {number}"
 
     def _size_of_a_record(self, starts: Offsets, ends: Offsets) -> int:
         """About how many bytes a record takes in memory, as the first ones tell; a guess if they do not come soon."""
         if not self._record_bytes:
             number = next(n for n in sorted(ends) if ends[n] > starts[n])
             first, end = starts[number], min(ends[number], starts[number] + _SAMPLE)
-            origin = Origin(self.place.stream, self.topic, number, self._id)
+            origin = Origin(self.context.stream, self.topic, number, self._id)
             try:
                 found = read_range(self.options, origin, first, end, _SAMPLING, reset="earliest")
             except SourceError:

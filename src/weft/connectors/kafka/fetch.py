@@ -20,7 +20,7 @@ from typing import Any
 
 from weft.connectors.kafka.offsets import topic_id
 from weft.connectors.kafka.options import KafkaOptions, load_client
-from weft.connectors.kafka.records import Message, Origin
+from weft.connectors.kafka.records import KafkaMessage, Origin
 from weft.errors import SourceError
 
 __all__ = [
@@ -65,7 +65,7 @@ def collector_at_rest() -> Iterator[None]:
                 gc.enable()
 
 
-class _Reader:
+class _PartitionReader:
     """A client that reads one partition. All records below ``position`` have been handed out, or never were."""
 
     def __init__(self, options: KafkaOptions, origin: Origin, reset: str) -> None:
@@ -74,10 +74,10 @@ class _Reader:
         config = options.config(SourceError, **fixed, auto_offset_reset=reset, **_FETCHING)
         self._consumer = self._kafka.Consumer(config)
         self.position = -1
-        self._ahead: list[Message] = []  # records that were fetched and not yet asked for
+        self._ahead: list[KafkaMessage] = []  # records that were fetched and not yet asked for
         self._end_seen = -1  # the offset at which the partition was last seen to end
 
-    def read(self, first: int, end: int, timeout: float) -> list[Message]:
+    def read(self, first: int, end: int, timeout: float) -> list[KafkaMessage]:
         """The records of a range."""
         if first != self.position:
             self._consumer.assign(
@@ -85,7 +85,7 @@ class _Reader:
             )
             self._ahead, self._end_seen = [], -1
         self.position = -1  # until the range is complete
-        found, until, trouble = list[Message](), time.monotonic() + timeout, None
+        found, until, trouble = list[KafkaMessage](), time.monotonic() + timeout, None
         while not self._take_up_to(end, found):
             left = end - (_offset(found[-1]) + 1 if found else first)
             fetched = self._consumer.consume(min(left, _AT_ONCE), _PATIENCE)
@@ -97,7 +97,7 @@ class _Reader:
         self.position = end
         return found
 
-    def _take_up_to(self, end: int, found: list[Message]) -> bool:
+    def _take_up_to(self, end: int, found: list[KafkaMessage]) -> bool:
         """Move records of the range from those ahead; true if there are no more of it."""
         ahead = self._ahead
         if ahead and _offset(ahead[-1]) >= end:
@@ -109,7 +109,7 @@ class _Reader:
         ahead.clear()
         return self._end_seen >= end or (bool(found) and _offset(found[-1]) == end - 1)
 
-    def _sort_out(self, fetched: list[Message]) -> object:
+    def _sort_out(self, fetched: list[KafkaMessage]) -> object:
         """Keep the records of what a client gave; gives the last trouble among it, raises what will not pass."""
         told = [message for message in fetched if message.error() is not None]
         if told:
@@ -145,7 +145,7 @@ def _lasting(codes: Any) -> tuple[int, ...]:
     return (codes._AUTHENTICATION, codes.TOPIC_AUTHORIZATION_FAILED, codes.GROUP_AUTHORIZATION_FAILED)
 
 
-def _offset(message: Message) -> int:
+def _offset(message: KafkaMessage) -> int:
     return message.offset() or 0
 
 
@@ -154,14 +154,14 @@ class _Open:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._readers: OrderedDict[Any, _Reader] = OrderedDict()
+        self._readers: OrderedDict[Any, _PartitionReader] = OrderedDict()
 
-    def take(self, key: Any) -> _Reader | None:
+    def take(self, key: Any) -> _PartitionReader | None:
         """The client with that key, which is then the caller's."""
         with self._lock:
             return self._readers.pop(key, None)
 
-    def give(self, key: Any, reader: _Reader) -> None:
+    def give(self, key: Any, reader: _PartitionReader) -> None:
         """Keep a client for later."""
         with self._lock:
             left = [self._readers.pop(key)] if key in self._readers else []
@@ -177,7 +177,7 @@ _OPEN = _Open()
 
 def read_range(
     options: KafkaOptions, origin: Origin, first: int, end: int, timeout: float, *, reset: str = "error"
-) -> list[Message]:
+) -> list[KafkaMessage]:
     """The records of a partition from offset ``first`` to before ``end``.
 
     ``timeout`` is for how many seconds it may wait for the next records. If the first offset is not there any more,
@@ -185,7 +185,7 @@ def read_range(
     """
     key = (options, origin, reset)
     try:
-        reader = _OPEN.take(key) or _Reader(options, origin, reset)
+        reader = _OPEN.take(key) or _PartitionReader(options, origin, reset)
     except load_client("kafka", SourceError).KafkaException as error:
         shown = options.without_secrets(error, SourceError)
         raise SourceError(f"{origin.stream}: Kafka's client cannot be made: {shown}") from None

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from weft.connectors.formats.columns import Column, as_text, assemble
+from weft.connectors.formats.columns import ConvertedColumn, as_text, assemble
 from weft.connectors.formats.records import BadRecord, Decoded, Target
 from weft.connectors.kafka.values import DecodedValues, ValueFormat
 from weft.errors import SourceError
@@ -25,7 +25,7 @@ from weft.kernels.expr.arrow import arrow_type
 from weft.logical.schema import Field, Schema
 
 __all__ = [
-    "Message",
+    "KafkaMessage",
     "Origin",
     "check_schema",
     "decode_messages",
@@ -43,7 +43,7 @@ METADATA: Mapping[str, tuple[str, ...]] = {  # with the types that each may be d
 }
 
 
-class Message(Protocol):
+class KafkaMessage(Protocol):
     """What is used of a record, as confluent-kafka gives it."""
 
     def value(self) -> bytes | None: ...
@@ -99,7 +99,7 @@ def check_schema(schema: Schema, format_: str) -> None:
 
 
 def decode_messages(
-    messages: Sequence[Message], format_: ValueFormat, target: Target, origin: Origin
+    messages: Sequence[KafkaMessage], format_: ValueFormat, target: Target, origin: Origin
 ) -> Decoded:
     """The rows of records, and what had to be set aside of them."""
     values = [message.value() for message in messages]
@@ -115,7 +115,7 @@ def decode_messages(
     return Decoded(made.batch, (*bad, *made.more(origin.stream, origin.place)), arrived)
 
 
-def _arrivals(messages: Sequence[Message]) -> Any:
+def _arrivals(messages: Sequence[KafkaMessage]) -> Any:
     """When records came, in microseconds since 1970; None if they have no timestamps."""
     places = range(0, len(messages), max(1, len(messages) // _ASKED))
     asked = [(at, *messages[at].timestamp()) for at in dict.fromkeys((*places, len(messages) - 1)) if at >= 0]
@@ -125,7 +125,7 @@ def _arrivals(messages: Sequence[Message]) -> Any:
     return np.interp(np.arange(len(messages)), known[:, 0], known[:, 1]).astype(np.int64)
 
 
-def _bad_record(message: Message, reason: str, origin: Origin) -> BadRecord:
+def _bad_record(message: KafkaMessage, reason: str, origin: Origin) -> BadRecord:
     return origin.bad(reason, message.offset() or 0, message.value() or b"")
 
 
@@ -150,35 +150,37 @@ def _with_tombstones(
 
 
 def _columns(
-    messages: Sequence[Message], decoded: DecodedValues, target: Target, origin: Origin
-) -> Sequence[Column]:
+    messages: Sequence[KafkaMessage], decoded: DecodedValues, target: Target, origin: Origin
+) -> Sequence[ConvertedColumn]:
     kept = messages if not decoded.wrong else [messages[at] for at in decoded.good.tolist()]
     return [
-        _metadata(field, kept, origin) if field.name in METADATA else Column(decoded.rows.column(field.name))
+        _metadata(field, kept, origin)
+        if field.name in METADATA
+        else ConvertedColumn(decoded.rows.column(field.name))
         for field in target.schema
     ]
 
 
-def _metadata(field: Field, messages: Sequence[Message], origin: Origin) -> Column:
+def _metadata(field: Field, messages: Sequence[KafkaMessage], origin: Origin) -> ConvertedColumn:
     """A column that tells of the records themselves."""
     kind, count = arrow_type(field.type), len(messages)
     match field.name:
         case "_topic":
-            return Column(pa.repeat(pa.scalar(origin.topic, kind), count))
+            return ConvertedColumn(pa.repeat(pa.scalar(origin.topic, kind), count))
         case "_partition":
-            return Column(pa.repeat(pa.scalar(origin.partition, kind), count))
+            return ConvertedColumn(pa.repeat(pa.scalar(origin.partition, kind), count))
         case "_offset":
-            return Column(pa.array([message.offset() for message in messages], kind))
+            return ConvertedColumn(pa.array([message.offset() for message in messages], kind))
         case "_timestamp":
             times = np.array([message.timestamp() for message in messages], np.int64).reshape(-1, 2)
-            return Column(pa.array(times[:, 1] * 1000, mask=times[:, 0] == 0).cast(kind))
+            return ConvertedColumn(pa.array(times[:, 1] * 1000, mask=times[:, 0] == 0).cast(kind))
         case "_headers":
-            return Column(pa.array([_headers(message) for message in messages], kind))
+            return ConvertedColumn(pa.array([_headers(message) for message in messages], kind))
     keys = pa.array([message.key() for message in messages], pa.binary())
-    return Column(keys) if field.type.name == "binary" else as_text(keys)
+    return ConvertedColumn(keys) if field.type.name == "binary" else as_text(keys)
 
 
-def _headers(message: Message) -> str | None:
+def _headers(message: KafkaMessage) -> str | None:
     """The headers of a record as a JSON array of pairs, for there may be several of a name; NULL if it has none."""
     found = message.headers()
     if not found:

@@ -28,7 +28,7 @@ from weft.connectors.kafka.registry import RegistryOptions, registry_options, sc
 from weft.connectors.kafka.sink_values import Values, WrittenFormat, key_values
 from weft.errors import SinkError, nearest
 from weft.logical.arguments import checked
-from weft.ports.sink import Rows
+from weft.ports.sink import ResultRows
 
 __all__ = [
     "KafkaSink",
@@ -262,7 +262,7 @@ class KafkaSink:
     def begin(self, batch_id: int) -> None:
         """Do nothing: an earlier attempt of the batch was undone, or is complete."""
 
-    def commit(self, batch_id: int, rows: Rows) -> None:
+    def commit(self, batch_id: int, rows: ResultRows) -> None:
         """Send the rows of a batch, unless they were sent; one without rows leaves no trace."""
         table = as_table(rows, self._schema)
         if table.num_rows:

@@ -24,7 +24,7 @@ from weft.errors import SourceError, nearest
 from weft.logical.arguments import checked
 from weft.logical.schema import Schema, SchemaLike, schema_of
 from weft.logical.times import parse_duration
-from weft.ports.source import Part, Place
+from weft.ports.source import CursorContext, Part
 
 __all__ = [
     "KafkaSource",
@@ -53,13 +53,13 @@ class KafkaSource:
         check_schema(self.schema, self.format.name)
         self.format.check_columns(value_fields(self.schema))
 
-    def open(self, place: Place) -> KafkaCursor:
+    def open(self, context: CursorContext) -> KafkaCursor:
         """Go on behind what was taken, or begin where the rules say.
 
         A `SourceError` if there is no such topic, or if the schema registry has no schema that gives the columns.
         """
         self.format.check(self.topic, value_fields(self.schema))
-        return KafkaCursor(self.topic, self.options, self.rules, place)
+        return KafkaCursor(self.topic, self.options, self.rules, context)
 
     def read(
         self,

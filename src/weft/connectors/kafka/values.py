@@ -18,7 +18,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from weft.connectors.formats.columns import Column, arrow_schema, as_text, assemble, doubles_to, integers_to
+from weft.connectors.formats.columns import (
+    ConvertedColumn,
+    arrow_schema,
+    as_text,
+    assemble,
+    doubles_to,
+    integers_to,
+)
 from weft.connectors.formats.csv import decode_csv
 from weft.connectors.formats.json_lines import decode_json
 from weft.connectors.formats.records import Decoded, SourceFile, Target
@@ -71,7 +78,7 @@ def raw_values(values: list[bytes], fields: tuple[Field, ...]) -> DecodedValues:
     """The values themselves as the one column; a text must be UTF-8."""
     field = fields[0]
     column = pa.array(values, pa.binary())
-    found = Column(column) if field.type.name == "binary" else as_text(column)
+    found = ConvertedColumn(column) if field.type.name == "binary" else as_text(column)
     bad = np.zeros(len(values), np.bool_) if found.bad is None else found.bad
     rows = pa.record_batch([found.values], [field.name]).filter(pa.array(~bad))
     return DecodedValues(
@@ -190,46 +197,48 @@ def _decoded(decoder: Decoder, values: Values) -> DecodedValues:
     return DecodedValues(made.batch, np.delete(good, list(made.reasons)), wrong)
 
 
-def _column(raw: RawColumn, type_: DataType) -> Column:
+def _column(raw: RawColumn, type_: DataType) -> ConvertedColumn:
     """A column of the declared type, of the wide one that was decoded."""
     values, kind = raw.values, arrow_type(type_)
     if pa.types.is_null(values.type):
-        return Column(pa.nulls(len(values), kind))
+        return ConvertedColumn(pa.nulls(len(values), kind))
     if type_.is_integer:
         return integers_to(values, type_)
     match type_.name:
         case "float" | "double":
             return doubles_to(values, type_)
         case "boolean":
-            return Column(values.cast(kind))
+            return ConvertedColumn(values.cast(kind))
         case "date":
             found = integers_to(values, DataType("int"))
-            return Column(found.values.view(kind), found.bad, found.raw)
+            return ConvertedColumn(found.values.view(kind), found.bad, found.raw)
         case "timestamp":
-            return Column(values.view(TIMESTAMP))
+            return ConvertedColumn(values.view(TIMESTAMP))
         case "string":
-            return Column(values, raw.bad) if pa.types.is_string(values.type) else as_text(values)
+            return ConvertedColumn(values, raw.bad) if pa.types.is_string(values.type) else as_text(values)
         case "decimal":
             return _decimals(raw, kind)
-    return Column(values)
+    return ConvertedColumn(values)
 
 
-def _decimals(raw: RawColumn, kind: pa.DataType) -> Column:
+def _decimals(raw: RawColumn, kind: pa.DataType) -> ConvertedColumn:
     """Decimals of the declared digits; those that have more are bad."""
     try:
-        return Column(raw.values.cast(kind), raw.bad)
+        return ConvertedColumn(raw.values.cast(kind), raw.bad)
     except pa.ArrowInvalid:
         limit = 10 ** (kind.precision - kind.scale)
         kept = [one if one is not None and abs(one) < limit else None for one in raw.values.to_pylist()]
         fits = pa.array(kept, pa.decimal128(38, raw.values.type.scale))
         lost = fits.is_null().to_numpy(False) & raw.values.is_valid().to_numpy(False)
-        return Column(fits.cast(kind), lost if raw.bad is None else lost | raw.bad, raw.values)
+        return ConvertedColumn(fits.cast(kind), lost if raw.bad is None else lost | raw.bad, raw.values)
 
 
-def _taken(column: Column, rows: Any) -> Column:
+def _taken(column: ConvertedColumn, rows: Any) -> ConvertedColumn:
     some = pa.array(rows)
     bad = None if column.bad is None else column.bad[rows]
-    return Column(column.values.take(some), bad, None if column.raw is None else column.raw.take(some))
+    return ConvertedColumn(
+        column.values.take(some), bad, None if column.raw is None else column.raw.take(some)
+    )
 
 
 def _placed(found: DecodedValues, rows: Any) -> DecodedValues:

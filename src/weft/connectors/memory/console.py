@@ -15,7 +15,7 @@ from rich.text import Text
 from weft.connectors.common import as_table
 from weft.errors import SinkError
 from weft.logical.arguments import checked
-from weft.ports.sink import Rows
+from weft.ports.sink import ResultRows
 
 __all__ = [
     "ConsoleSink",
@@ -50,7 +50,7 @@ class ConsoleSink:
     def begin(self, batch_id: int) -> None:
         """Nothing to prepare."""
 
-    def commit(self, batch_id: int, rows: Rows) -> None:
+    def commit(self, batch_id: int, rows: ResultRows) -> None:
         """Print the batch."""
         table = as_table(rows, self._schema)
         if not table.num_rows:

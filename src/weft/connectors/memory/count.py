@@ -11,7 +11,7 @@ import threading
 import pyarrow as pa
 
 from weft.connectors.common import as_table
-from weft.ports.sink import Rows
+from weft.ports.sink import ResultRows
 
 __all__ = [
     "CountSink",
@@ -39,7 +39,7 @@ class CountSink:
     def begin(self, batch_id: int) -> None:
         """Nothing to prepare."""
 
-    def commit(self, batch_id: int, rows: Rows) -> None:
+    def commit(self, batch_id: int, rows: ResultRows) -> None:
         """Count the rows of a batch."""
         self.commit_count(batch_id, as_table(rows).num_rows if isinstance(rows, pa.Table) or rows else 0)
 

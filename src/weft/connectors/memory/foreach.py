@@ -19,7 +19,7 @@ import pyarrow as pa
 from weft.connectors.common import as_table
 from weft.errors import SinkError
 from weft.logical.arguments import checked
-from weft.ports.sink import Rows
+from weft.ports.sink import ResultRows
 
 __all__ = [
     "foreach_batch",
@@ -57,7 +57,7 @@ class ForeachBatchSink:
     def begin(self, batch_id: int) -> None:
         """Nothing to prepare."""
 
-    def commit(self, batch_id: int, rows: Rows) -> None:
+    def commit(self, batch_id: int, rows: ResultRows) -> None:
         """Call the function."""
         table = as_table(rows, self._schema)
         if self.arrow == READER:

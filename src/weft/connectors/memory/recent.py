@@ -22,7 +22,7 @@ import pyarrow as pa
 from weft.connectors.common import as_table
 from weft.errors import SinkError
 from weft.logical.arguments import checked
-from weft.ports.sink import Rows
+from weft.ports.sink import ResultRows
 
 __all__ = [
     "RecentPage",
@@ -103,7 +103,7 @@ class RecentSink:
     def begin(self, batch_id: int) -> None:
         """Nothing to prepare."""
 
-    def commit(self, batch_id: int, rows: Rows) -> None:
+    def commit(self, batch_id: int, rows: ResultRows) -> None:
         """Keep the last rows of a batch, and let go of the oldest ones beyond the limits."""
         with self._lock:
             if batch_id <= self._last_batch:

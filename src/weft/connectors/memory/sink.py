@@ -17,7 +17,7 @@ from weft.bucket.memory_limits import bytes_of, machine_memory
 from weft.connectors.common import as_table
 from weft.errors import ResultLimitError, SinkError
 from weft.logical.arguments import checked
-from weft.ports.sink import Rows
+from weft.ports.sink import ResultRows
 
 if TYPE_CHECKING:
     from weft.ports.punctuation import Punctuations
@@ -62,7 +62,7 @@ class MemorySink:
     def begin(self, batch_id: int) -> None:
         """Nothing to prepare."""
 
-    def commit(self, batch_id: int, rows: Rows) -> None:
+    def commit(self, batch_id: int, rows: ResultRows) -> None:
         """Keep the rows of a batch."""
         table = as_table(rows, self._schema)
         with self._lock:
@@ -75,7 +75,7 @@ class MemorySink:
                 )
             self._tables[batch_id], self._bytes = table, size
 
-    def commit_ordered(self, batch_id: int, rows: Rows, punctuations: Punctuations) -> None:
+    def commit_ordered(self, batch_id: int, rows: ResultRows, punctuations: Punctuations) -> None:
         """Keep the rows of a batch, and up to where they are complete."""
         self.commit(batch_id, rows)
         with self._lock:

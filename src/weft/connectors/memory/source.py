@@ -22,7 +22,7 @@ from weft.connectors.formats.records import Decoded, SourceFile, Target
 from weft.errors import SourceError
 from weft.kernels.expr.arrow import TIMESTAMP
 from weft.logical.schema import SchemaLike, schema_of
-from weft.ports.source import Offer, Part, Place
+from weft.ports.source import CursorContext, Offer, Part
 
 __all__ = [
     "TableSource",
@@ -57,9 +57,9 @@ class TableSource:
             self._tables[self._end], self._arrived[self._end] = found, arrived
             self._end += 1
 
-    def open(self, place: Place) -> TableCursor:
+    def open(self, context: CursorContext) -> TableCursor:
         """Go on behind the tables that were taken."""
-        return TableCursor(self, place)
+        return TableCursor(self, context)
 
     def read(
         self,
@@ -109,9 +109,9 @@ def _living(number: int) -> TableSource:
 class TableCursor:
     """The number of the next table."""
 
-    def __init__(self, source: TableSource, place: Place) -> None:
-        self._source, self._most_bytes, self._event_time = source, place.most_bytes, place.event_time
-        self._position = int(place.state.get("position", 0))
+    def __init__(self, source: TableSource, context: CursorContext) -> None:
+        self._source, self._most_bytes, self._event_time = source, context.most_bytes, context.event_time
+        self._position = int(context.state.get("position", 0))
         self._parts: dict[int, Part] = {}  # of the tables that wait, so that each is looked at once
 
     def look(self, now: float) -> Offer:  # noqa: ARG002

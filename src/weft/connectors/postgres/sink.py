@@ -32,7 +32,7 @@ from weft.connectors.postgres.columns import (
 )
 from weft.errors import SinkError
 from weft.logical.arguments import checked
-from weft.ports.sink import Rows
+from weft.ports.sink import ResultRows
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -170,7 +170,7 @@ class PostgresSink:
     def begin(self, batch_id: int) -> None:
         """Nothing is to be prepared: an attempt that did not commit has left nothing."""
 
-    def commit(self, batch_id: int, rows: Rows) -> None:
+    def commit(self, batch_id: int, rows: ResultRows) -> None:
         """Add the rows and note the batch in one transaction, unless it is noted; a batch without rows is not."""
         table = as_table(rows, self._schema)
         if not table.num_rows:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.errors import SourceError
-from weft.ports.source import Cursor, Offer, Part, Place, Source
+from weft.ports.source import Cursor, CursorContext, Offer, Part, Source
 from weft.runtime.log.values import BatchPlan, Inputs
 from weft.runtime.loop.batch_facts import ROW_BYTES
 from weft.runtime.loop.blocked_streams import BlockedStreams
@@ -32,7 +32,7 @@ class Intake:
     without it; ``last`` is the last batch whose parts were counted.
     """
 
-    place: Callable[[str, Mapping[str, Any]], Place]
+    place: Callable[[str, Mapping[str, Any]], CursorContext]
     most_bytes: int
     clock: Callable[[], float] = time.time
     may_block: Callable[[str], bool] = lambda _: False

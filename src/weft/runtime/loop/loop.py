@@ -24,7 +24,7 @@ from weft.logical.nested.nested import read_streams
 from weft.logical.query.query import Query
 from weft.logical.schema import Stream
 from weft.ports.sink import Sink
-from weft.ports.source import Place, Source
+from weft.ports.source import CursorContext, Source
 from weft.ports.table import RegisteredTable
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest, Suspension
@@ -171,11 +171,11 @@ class Loop:
             raise sink_error(name, sink, error) from error
         self.sinks.add(name, sink)
 
-    def _place(self, stream: str, state: Mapping[str, Any]) -> Place:
+    def _place(self, stream: str, state: Mapping[str, Any]) -> CursorContext:
         folder = Path() if self.log.root is None else self.log.root / "streams" / stream
         config, event_time = self.config, self.config.streams[stream].event_time
         given = (config.spark, config.batch_bytes, event_time, lambda: self.committer.last)
-        return Place(stream, state, self.log, folder, *given)
+        return CursorContext(stream, state, self.log, folder, *given)
 
     def run_next(self, *, also_empty: bool = False) -> bool:
         """Run the next batch, if there is something to do or it may be empty; return whether one was run."""

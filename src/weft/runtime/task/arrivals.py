@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.kernels.ages import Classes, ages_of_times
 from weft.plan.graph import PhysicalGraph
-from weft.ports.source import Part, Rows
+from weft.ports.source import Part, PartRows
 from weft.runtime.hop.latency import BatchAges
 from weft.runtime.log.values import BatchPlan, Inputs
 from weft.stats.histogram import BITS, ZERO, class_of
@@ -52,7 +52,7 @@ def batch_ages(plan: BatchPlan, graph: PhysicalGraph) -> BatchAges:
     return BatchAges(plan.now, inputs, plan.oldest_age)
 
 
-def ages_of_rows(part: Part, rows: Rows, now: int) -> Classes:
+def ages_of_rows(part: Part, rows: PartRows, now: int) -> Classes:
     """The ages of the rows of a part."""
     count, stamps = rows.batch.num_rows, rows.arrived
     first, last = part.arrived or (now, now)

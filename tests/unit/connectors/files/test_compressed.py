@@ -15,7 +15,7 @@ from weft.connectors.files import checks as complete
 from weft.connectors.files.checks import why_incomplete
 from weft.connectors.files.parts import estimate_bytes
 from weft.connectors.files.source import files
-from weft.ports.source import MemoryBlobs, Place
+from weft.ports.source import CursorContext, MemoryBlobs
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "gz": gzip.compress,
@@ -26,8 +26,8 @@ CSV = b"k,s\n" + b"".join(b"%d,text %d\n" % (number, number % 7) for number in r
 JSON = b"".join(b'{"k": %d, "s": "x"}\n' % number for number in range(5000))
 
 
-def place(folder: Path) -> Place:
-    return Place("s", {}, MemoryBlobs(), folder)
+def place(folder: Path) -> CursorContext:
+    return CursorContext("s", {}, MemoryBlobs(), folder)
 
 
 @pytest.mark.parametrize("ending", COMPRESS)

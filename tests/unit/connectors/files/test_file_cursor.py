@@ -17,14 +17,16 @@ from weft.connectors.files.checks import SETTLED
 from weft.connectors.files.parts import FileStatus
 from weft.connectors.files.source import FilesSource, files
 from weft.errors import SourceError
-from weft.ports.source import Cursor, MemoryBlobs, Offer, Part, Place
+from weft.ports.source import Cursor, CursorContext, MemoryBlobs, Offer, Part
 
 DAY = 86_400
 SCHEMA = "k long"
 
 
-def place(state: dict[str, Any] | None = None, blobs: MemoryBlobs | None = None, **more: Any) -> Place:
-    return Place("s", state or {}, blobs or MemoryBlobs(), Path("unused"), **more)
+def place(
+    state: dict[str, Any] | None = None, blobs: MemoryBlobs | None = None, **more: Any
+) -> CursorContext:
+    return CursorContext("s", state or {}, blobs or MemoryBlobs(), Path("unused"), **more)
 
 
 def parquet(path: Path, *values: int, **options: Any) -> Path:

@@ -21,7 +21,7 @@ from weft.connectors.files import cursor as taken
 from weft.connectors.files.parts import FileStatus
 from weft.connectors.files.source import FilesSource, files
 from weft.logical.schema import Schema
-from weft.ports.source import Cursor, MemoryBlobs, Place
+from weft.ports.source import Cursor, CursorContext, MemoryBlobs
 
 SCHEMA = Schema.parse("k int")
 OPS = ("write", "partial", "finish", "touch", "hide", "look", "take", "restart", "wait")
@@ -95,7 +95,7 @@ class Story:
         self.cursor.release(parts)
 
     def restart(self, _: int, __: int) -> None:
-        self.cursor = self.source.open(Place("s", self.cursor.state(), self.blobs, self.folder))
+        self.cursor = self.source.open(CursorContext("s", self.cursor.state(), self.blobs, self.folder))
 
     def wait(self, _: int, amount: int) -> None:
         self.now += amount * 10  # so long that names of files that are gone are forgotten
@@ -113,7 +113,7 @@ def test_every_file_is_taken_once_and_as_a_whole(format_: str, steps: list[tuple
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         source = files(format_, folder, schema=SCHEMA, unfinished_after="7 days")
         blobs = MemoryBlobs()
-        cursor = source.open(Place("s", {}, blobs, Path(folder)))
+        cursor = source.open(CursorContext("s", {}, blobs, Path(folder)))
         story = Story(Path(folder), source, cursor, blobs)
         patch.setattr(taken, "_MOST_IN_STATE", 0)
         patch.setattr(FileStatus, "read", story.status)

@@ -16,7 +16,7 @@ from weft.connectors.files import listing as module
 from weft.connectors.files.listing import Listing, is_passed_over, name_matcher
 from weft.connectors.files.source import files
 from weft.errors import SourceError
-from weft.ports.source import MemoryBlobs, Place
+from weft.ports.source import CursorContext, MemoryBlobs
 
 
 def over(root: Path, glob: str | None = None, *, recursive: bool = False) -> Listing:
@@ -131,7 +131,7 @@ def test_a_hundred_thousand_files_are_looked_at_quickly() -> None:
         known = [f"part-{number:06d}.json" for number in range(100_000)]
         for name in known:
             os.close(os.open(os.path.join(root, name), os.O_CREAT | os.O_WRONLY))
-        place = Place("s", {"since": known, "folder": root}, MemoryBlobs(), Path(root))
+        place = CursorContext("s", {"since": known, "folder": root}, MemoryBlobs(), Path(root))
         cursor = files("json", root, schema="k long").open(place)
         time.sleep(0.1)
         now = time.time()

@@ -25,7 +25,7 @@ from weft.connectors.files.source import files
 from weft.connectors.frames.source import write_arrow_files
 from weft.connectors.generate.rate import rate, sequence, timestamps
 from weft.connectors.memory.source import TableSource
-from weft.ports.source import MemoryBlobs, Part, Place
+from weft.ports.source import CursorContext, MemoryBlobs, Part
 
 NOON = 1_700_000_000_000_000  # microseconds
 
@@ -41,8 +41,10 @@ class Counted(io.BytesIO):
         return found
 
 
-def place(state: dict[str, Any] | None = None, blobs: MemoryBlobs | None = None, **more: Any) -> Place:
-    return Place("s", state or {}, blobs or MemoryBlobs(), Path("unused"), event_time="ts", **more)
+def place(
+    state: dict[str, Any] | None = None, blobs: MemoryBlobs | None = None, **more: Any
+) -> CursorContext:
+    return CursorContext("s", state or {}, blobs or MemoryBlobs(), Path("unused"), event_time="ts", **more)
 
 
 def table(rows: int, unit: str = "us", first: int = NOON) -> pa.Table:

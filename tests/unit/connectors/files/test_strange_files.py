@@ -20,11 +20,11 @@ from tests.shares import seeds
 from weft.connectors.files.checks import LEADS_OUT, open_file
 from weft.connectors.files.source import FilesSource, files
 from weft.errors import SourceError
-from weft.ports.source import MemoryBlobs, Offer, Place
+from weft.ports.source import CursorContext, MemoryBlobs, Offer
 
 
-def place(state: dict[str, Any] | None = None, **more: Any) -> Place:
-    return Place("s", state or {}, MemoryBlobs(), Path("unused"), **more)
+def place(state: dict[str, Any] | None = None, **more: Any) -> CursorContext:
+    return CursorContext("s", state or {}, MemoryBlobs(), Path("unused"), **more)
 
 
 def source(folder: Path, *, enclosed: bool = False, **options: Any) -> FilesSource:

@@ -13,7 +13,7 @@ from weft.connectors.frames import source as frame_query
 from weft.connectors.frames.source import DataFrameSource, FrameCursor, FrameFolder, write_arrow_files
 from weft.errors import SourceError
 from weft.logical.schema import Schema
-from weft.ports.source import MemoryBlobs, Place
+from weft.ports.source import CursorContext, MemoryBlobs
 
 
 def rows(*values: int) -> pa.RecordBatch:
@@ -72,7 +72,7 @@ class Query:
 
 def opened(folder: Path, state: dict[str, Any] | None = None) -> tuple[Query, FrameCursor]:
     query = Query()
-    return query, FrameCursor(query, Place("s", state or {}, MemoryBlobs(), folder))
+    return query, FrameCursor(query, CursorContext("s", state or {}, MemoryBlobs(), folder))
 
 
 def taken(cursor: FrameCursor, now: float = 0.0) -> list[int]:

@@ -12,7 +12,7 @@ import pytest
 from weft.connectors.generate.drift import Dial, drifting
 from weft.connectors.generate.rate import RateSource, choice, rate, sequence, uniform
 from weft.errors import SourceError
-from weft.ports.source import MemoryBlobs, Part, Place
+from weft.ports.source import CursorContext, MemoryBlobs, Part
 
 
 def drifting_source(dial: Dial | None = None) -> RateSource:
@@ -38,7 +38,7 @@ def test_values_are_mixed_as_the_dial_says() -> None:
 def test_a_part_keeps_where_the_dial_stood(tmp_path: Path) -> None:
     dial = Dial()
     source = drifting_source(dial)
-    cursor = source.open(Place("s", {}, MemoryBlobs(), tmp_path))
+    cursor = source.open(CursorContext("s", {}, MemoryBlobs(), tmp_path))
     cursor.look(0.0)
     (plain,) = cursor.look(1.0).parts
     assert "dial" not in plain.what  # as in batch plans of before

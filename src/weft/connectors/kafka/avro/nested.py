@@ -38,7 +38,7 @@ def json_text(schema: AvroSchema, type_: AvroType, data: bytes) -> str | None:
     An `AvroError` if it is none after all: `machine` looks at neither texts nor the symbols of enums.
     """
     try:
-        value = _Reader(schema, data).read(type_)
+        value = _ValueReader(schema, data).read(type_)
     except (IndexError, UnicodeDecodeError):
         raise AvroError("it is not of its schema") from None
     return None if value is None else _dumped(value)
@@ -58,7 +58,7 @@ def _dumped(value: Any) -> str:
 
 
 @dataclass
-class _Reader:
+class _ValueReader:
     """Reads values from bytes that hold them."""
 
     schema: AvroSchema
