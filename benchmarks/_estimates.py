@@ -17,10 +17,10 @@ import pyarrow as pa
 from weft.logical.expr.expression import Column
 from weft.logical.schema import DataType
 from weft.runtime.hop.sampling import sample_column
-from weft.stats.attributes import Attribute, JoinAttribute
-from weft.stats.sample_equality import equality
-from weft.stats.sample_estimates import Between, comparison, distinct_count
-from weft.stats.samples import Sample
+from weft.stats.sampling.attributes import Attribute, JoinAttribute
+from weft.stats.sampling.estimates import Between, comparison, distinct_count
+from weft.stats.sampling.sampled import equality
+from weft.stats.sampling.samples import Sample
 
 __all__ = ["BANDS", "KEYS", "Trial", "comparisons", "trials"]
 

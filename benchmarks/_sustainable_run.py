@@ -26,7 +26,7 @@ from benchmarks._sustainable import Feed, Judgement, Window, find_highest, judge
 from benchmarks._weft_run import make_session
 
 import weft
-from weft.stats.latency import Latency
+from weft.stats.histogram import Latency
 
 __all__ = ["SustainableTask"]
 

@@ -22,7 +22,7 @@ from weft.kernels.expr.arrow import result_schema
 from weft.kernels.expr.user_functions import Function
 from weft.logical.expr.node import BOOLEAN
 from weft.logical.expr.user_functions import UserFunction
-from weft.plan.graph import Member, PhysicalGraph
+from weft.plan.physical.graph import Member, PhysicalGraph
 from weft.ports.punctuation import Punctuations
 from weft.runtime.hop.limits import LIMIT, PORTION_BYTES
 from weft.runtime.local import LocalExecutor

@@ -19,7 +19,7 @@ from weft.adapting.adopting import adopted, filled, side_by_side
 from weft.adapting.planner import Planner
 from weft.optimizer.reordering import reordered
 from weft.optimizer.space import Options
-from weft.plan.graph import Member
+from weft.plan.physical.graph import Member
 from weft.runtime.log.values import Manifest
 from weft.runtime.loop.adapter import Situation
 from weft.runtime.loop.driver import POLICIES

@@ -15,7 +15,7 @@ from tests.equivalence.lateness import admitted
 from tests.equivalence.portions import random_portion
 from tests.equivalence.streams import Join
 from tests.local_runner import LocalRunner
-from weft.plan.graph import PhysicalGraph
+from weft.plan.physical.graph import PhysicalGraph
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.testing.reference import TIME, groups_of, inside_counts, join_within_times, row_column
 

@@ -13,7 +13,7 @@ from tests.equivalence.streams import Join
 from tests.local_runner import LocalRunner
 from weft.logical.query.ordering import LAST, Ordering
 from weft.optimizer.single.strategies import STRATEGIES, optimise
-from weft.plan.lower import lower
+from weft.plan.physical.lower import lower
 from weft.ports.punctuation import Punctuations
 from weft.runtime.loop.driver import POLICIES
 from weft.stats.statistics import Statistics

@@ -17,9 +17,9 @@ from itertools import product
 from weft.logical.expr.expression import Call, Column, Expr, Literal
 from weft.logical.query.query import Query
 from weft.logical.query.window import Range, Rows
-from weft.plan.derive import filters_of
-from weft.plan.graph import PhysicalGraph
-from weft.plan.rules import Edge, ProbeRule, Rule, StoreRule
+from weft.plan.physical.derive import filters_of
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.physical.rules import Edge, ProbeRule, Rule, StoreRule
 from weft.plan.schedule import ALL, GROUP_BY, LOCAL
 
 Value = int | timedelta | bool | None

@@ -25,7 +25,7 @@ from tests.equivalence.visibilities import Chronicle, difference
 from tests.equivalence.workloads import Change, Life, Wish, Workload
 from tests.restless import made_restless, restless
 from weft.connectors.files.parquet_sink import ParquetSink
-from weft.plan.graph import Member
+from weft.plan.physical.graph import Member
 from weft.runtime.loop.driver import POLICIES
 from weft.runtime.observe.metrics import BatchMetrics
 

@@ -11,7 +11,7 @@ from tests.equivalence.oracle import Oracle, differs, run
 from tests.equivalence.streams import random_join
 from tests.shares import seeds
 from weft.optimizer.single.strategies import optimise
-from weft.plan.lower import lower
+from weft.plan.physical.lower import lower
 from weft.runtime import local
 from weft.runtime.local import LocalExecutor
 from weft.stats.statistics import Statistics

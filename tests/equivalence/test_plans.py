@@ -9,7 +9,7 @@ from tests.equivalence.simulator import Simulator, random_batches, reference
 from tests.random_cases import random_case
 from tests.shares import seeds
 from weft.optimizer.single.strategies import STRATEGIES, optimise
-from weft.plan.lower import lower
+from weft.plan.physical.lower import lower
 
 BLOCKS, SEEDS = 3, 10
 EXHAUSTIVE_SEEDS = 20

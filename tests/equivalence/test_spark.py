@@ -25,8 +25,8 @@ from weft.connectors.sink_descriptions import make_sink, portable_description
 from weft.logical.query.canonical import canonical
 from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.optimizer.space import Options
-from weft.plan.lower import lower_workload
-from weft.plan.part import part_of
+from weft.plan.physical.lower import lower_workload
+from weft.plan.physical.part import part_of
 from weft.plan.workload import share
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.loop.config import RunConfig

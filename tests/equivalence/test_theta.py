@@ -16,9 +16,9 @@ from tests.equivalence.streams import Join
 from tests.equivalence.theta import random_theta
 from tests.local_runner import LocalRunner
 from weft.optimizer.single.strategies import STRATEGIES, optimise
-from weft.plan.derive import counts_unwanted
-from weft.plan.graph import PhysicalGraph
-from weft.plan.lower import lower
+from weft.plan.physical.derive import counts_unwanted
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.physical.lower import lower
 from weft.runtime.loop.driver import POLICIES
 from weft.stats.statistics import Statistics, StreamStatistics
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from tests.equivalence.options import random_options
 from tests.equivalence.streams import Join
 from weft.optimizer.single.strategies import STRATEGIES, optimise
-from weft.plan.graph import PhysicalGraph
-from weft.plan.lower import lower
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.physical.lower import lower
 from weft.runtime.loop.driver import POLICIES
 from weft.stats.statistics import Statistics, StreamStatistics
 

@@ -32,7 +32,7 @@ from weft.logical.query.join_tree import TESTS
 from weft.logical.query.query import Query
 from weft.logical.query.window import Range as RangeWindow
 from weft.logical.query.window import Rows as RowsWindow
-from weft.plan.graph import Member
+from weft.plan.physical.graph import Member
 from weft.testing.reference import TIME, groups_of, inside_counts, join_within_times, row_column
 
 Longs = NDArray[np.int64]

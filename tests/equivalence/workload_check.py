@@ -13,9 +13,9 @@ from weft.logical.expr.expression import aliases
 from weft.logical.query.query import Query
 from weft.logical.query.window import Range, Rows, Unbounded, Window
 from weft.optimizer.joint.methods import METHODS
-from weft.plan.derive import filters_of
-from weft.plan.graph import Member, PhysicalGraph
-from weft.plan.rules import ProbeRule, ResultRule
+from weft.plan.physical.derive import filters_of
+from weft.plan.physical.graph import Member, PhysicalGraph
+from weft.plan.physical.rules import ProbeRule, ResultRule
 
 
 def check_workload(

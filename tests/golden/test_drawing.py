@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.plan.test_drawing import seen_graph, shared_graph
-from weft.plan.drawing.layout import draw_graph
-from weft.plan.drawing.svg import svg
+from weft.plan.show.layout import draw_graph
+from weft.plan.show.svg import svg
 
 FOLDER = Path(__file__).parent / "drawing"
 

@@ -16,7 +16,7 @@ from tests.unit.planner_cases import SCHEMA, STREAMS, Case, random_case
 from weft.connectors.memory.source import TableSource
 from weft.logical.query.query import Query
 from weft.optimizer.joint.methods import JointResult, optimise_all
-from weft.plan.graph import PhysicalGraph
+from weft.plan.physical.graph import PhysicalGraph
 
 CASES = 24
 

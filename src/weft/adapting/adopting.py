@@ -10,10 +10,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 from weft.logical.expr.expression import Expr
-from weft.plan.graph import Member
 from weft.plan.join_plan import Layout, Names
-from weft.plan.lower import lower_workload
-from weft.plan.rules import ProbeRule
+from weft.plan.physical.graph import Member
+from weft.plan.physical.lower import lower_workload
+from weft.plan.physical.rules import ProbeRule
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.loop.adapter import Adopted, Situation
 from weft.runtime.observe.plan_changes import PlanChange

@@ -28,9 +28,9 @@ from weft.optimizer.joint.workspace import Workspace
 from weft.optimizer.ranking import rank_predicates
 from weft.optimizer.skew import BOUNDS
 from weft.optimizer.space import Options
-from weft.plan.graph import Member, PhysicalGraph
 from weft.plan.join_plan import Store
-from weft.plan.lower import lower_workload
+from weft.plan.physical.graph import Member, PhysicalGraph
+from weft.plan.physical.lower import lower_workload
 from weft.plan.workload import Answer, SharedStore, WorkloadPlan
 from weft.runtime.queries.request import QueryRequest
 from weft.stats.skew import HeavyValue, key_column

@@ -18,7 +18,7 @@ from weft.optimizer.groups.assignment import grouping_gain
 from weft.optimizer.groups.overlap import Estimated, Measured
 from weft.optimizer.reordering import reordered
 from weft.optimizer.space import Options
-from weft.plan.lower import lower_workload
+from weft.plan.physical.lower import lower_workload
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.queries.active import Samples
 from weft.runtime.queries.request import QueryRequest

@@ -30,7 +30,10 @@ LOGICAL: tuple[type, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """Reads and writes the given dataclasses, each marked by its name under ``"is"``."""
+    """Reads and writes the given dataclasses, each marked by its name under ``"is"``.
+
+    A class that was renamed since it was first written says so in ``WRITTEN_AS``.
+    """
 
     classes: tuple[type, ...]
 
@@ -57,7 +60,7 @@ class Codec:
             return {"is": "timedelta", "us": value // timedelta(microseconds=1)}
         if is_dataclass(value):
             content = {f.name: self.encode(getattr(value, f.name)) for f in fields(value) if f.compare}
-            return {"is": type(value).__name__, **content}
+            return {"is": _written_name(type(value)), **content}
         return value
 
     def decode(self, data: Any) -> Any:
@@ -78,6 +81,12 @@ class Codec:
 
     def _class(self, name: str) -> type:
         for known in self.classes:
-            if known.__name__ == name:
+            if _written_name(known) == name:
                 return known
         raise PlanError(f"unknown kind of value {name!r}", hint="was it written by another version?")
+
+
+def _written_name(kind: type) -> str:
+    """The name under which values of a class are written."""
+    name: str = getattr(kind, "WRITTEN_AS", kind.__name__)
+    return name

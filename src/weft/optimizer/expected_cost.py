@@ -16,9 +16,9 @@ from weft.logical.expr.user_functions import user_functions
 from weft.logical.query.query import Query
 from weft.optimizer.cost import hop_cost, probe_cost, storage_cost, store_cost
 from weft.optimizer.space import Options, Space
-from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.join_plan import CallCost, Cost, StepCost, StoreCost
-from weft.plan.rules import ProbeRule, Rule, StoreRule
+from weft.plan.physical.graph import PhysicalGraph, StoreNode
+from weft.plan.physical.rules import ProbeRule, Rule, StoreRule
 from weft.plan.schedule import ANYWHERE, LOCAL
 from weft.stats.statistics import Statistics, predicate_name
 

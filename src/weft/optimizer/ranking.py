@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from weft.logical.expr.expression import Expr
 from weft.logical.query.query import Query
-from weft.plan.graph import PhysicalGraph
-from weft.plan.rules import ProbeRule
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.physical.rules import ProbeRule
 from weft.stats.estimate import Estimator
 from weft.stats.statistics import Statistics
 

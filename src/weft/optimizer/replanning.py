@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from weft.plan.graph import PhysicalGraph
+from weft.plan.physical.graph import PhysicalGraph
 from weft.stats.skew import HeavyShares, HeavyValue, key_column
 
 __all__ = ["HeavyValueWatch", "Surprises"]

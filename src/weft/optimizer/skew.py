@@ -16,7 +16,7 @@ from weft.logical.query.query import Query
 from weft.logical.schema import DataType
 from weft.optimizer.cost import Weights, heavy_copies, waiting
 from weft.plan.routing import Routing
-from weft.plan.schedule import NO_KEY, Place, Spread
+from weft.plan.schedule import NO_KEY, ProbePlace, Spread
 from weft.stats.estimate import Estimator
 from weft.stats.skew import Distribution, HeavyValue, agreement, fits, joined_distribution, key_column
 
@@ -89,7 +89,14 @@ class Skew:
         return sum(share for value, share in found.heavy.items() if _text(value) in spread.heavy)
 
     def extra(
-        self, start: int, known: int, store: int, spread: Spread, place: Place, tuples: float, shipped: bool
+        self,
+        start: int,
+        known: int,
+        store: int,
+        spread: Spread,
+        place: ProbePlace,
+        tuples: float,
+        shipped: bool,
     ) -> float:
         """What a step costs beyond even work: copies of tuples with heavy values, and waiting for the busiest task."""
         if not self.is_known:

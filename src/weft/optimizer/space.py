@@ -20,7 +20,7 @@ from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.skew import Skew
 from weft.plan.join_plan import Layout
 from weft.plan.routing import Routing
-from weft.plan.schedule import NO_KEY, Place, Spread
+from weft.plan.schedule import NO_KEY, ProbePlace, Spread
 from weft.stats.estimate import Estimator, bits
 from weft.stats.statistics import Statistics
 
@@ -262,7 +262,14 @@ class Space:
         return step_cost(self.weights, tuples, count, shipped) * self.load(spread)
 
     def work(
-        self, start: int, known: int, store: int, spread: Spread, place: Place, tuples: float, shipped: bool
+        self,
+        start: int,
+        known: int,
+        store: int,
+        spread: Spread,
+        place: ProbePlace,
+        tuples: float,
+        shipped: bool,
     ) -> float:
         """The cost of a step of some tuples."""
         extra = 0.0

@@ -33,7 +33,7 @@ __all__ = [
     "NO_KEY",
     "SHUFFLE",
     "SPAN",
-    "Place",
+    "ProbePlace",
     "Spread",
     "edge_copies",
     "start",
@@ -65,7 +65,7 @@ class Spread(NamedTuple):
     heavy: tuple[str, ...] = ()
 
 
-class Place(NamedTuple):
+class ProbePlace(NamedTuple):
     """Where a tuple is: its hop, the key that decided its task, and whether its source can still send it elsewhere.
 
     A tuple with a value of ``heavy`` may be in any task.
@@ -78,7 +78,7 @@ class Place(NamedTuple):
 
 
 # The place of a tuple of which nothing is known.
-ANYWHERE = Place(0, NO_KEY)
+ANYWHERE = ProbePlace(0, NO_KEY)
 
 
 def edge_copies(kind: str, partitions: int) -> float:
@@ -88,28 +88,32 @@ def edge_copies(kind: str, partitions: int) -> float:
     return min(partitions, 1 + 1 / CELL) if kind == SPAN else 1
 
 
-def start(home: Spread) -> Place:
+def start(home: Spread) -> ProbePlace:
     """A tuple of an input as it arrives at its own store; a replicated one has no task of its own."""
-    return Place(0, NO_KEY, True) if home.kind == "replicated" else Place(1, home.key, True, home.heavy)
+    return (
+        ProbePlace(0, NO_KEY, True)
+        if home.kind == "replicated"
+        else ProbePlace(1, home.key, True, home.heavy)
+    )
 
 
 @cache
-def step(place: Place, spread: Spread, complete: int, routable: bool) -> tuple[str, Place]:
+def step(place: ProbePlace, spread: Spread, complete: int, routable: bool) -> tuple[str, ProbePlace]:
     """The kind of the edge to a store that is complete from hop ``complete`` on, and where the matches are then."""
     if spread.kind == "replicated" and place.hop >= complete:
-        return LOCAL, Place(place.hop, place.key, False, place.heavy)
+        return LOCAL, ProbePlace(place.hop, place.key, False, place.heavy)
     is_moved = (spread.heavy or place.heavy) and not place.fresh
     if spread.kind in _KEYED and spread.key == place.key and not is_moved and place.hop >= complete:
-        return LOCAL, Place(place.hop, place.key, False, spread.heavy)
+        return LOCAL, ProbePlace(place.hop, place.key, False, spread.heavy)
     hop = max(1 if place.fresh else place.hop + 1, complete)
     if spread.kind == "replicated":
-        return SHUFFLE, Place(hop, NO_KEY)
+        return SHUFFLE, ProbePlace(hop, NO_KEY)
     found = SPAN if spread.kind == "ranged" else GROUP_BY
-    return (found if routable else ALL), Place(hop, spread.key, False, spread.heavy)
+    return (found if routable else ALL), ProbePlace(hop, spread.key, False, spread.heavy)
 
 
 @cache
-def store_edge(place: Place, spread: Spread) -> tuple[str, int]:
+def store_edge(place: ProbePlace, spread: Spread) -> tuple[str, int]:
     """The kind of the edge by which a result is stored, and the hop in which it arrives."""
     placed = spread.kind in _KEYED and spread.key == place.key and set(place.heavy) <= set(spread.heavy)
     if spread.kind == "scattered" or placed:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypeAlias, TypeVar
 
-from weft.plan.graph import PhysicalGraph
+from weft.plan.physical.graph import PhysicalGraph
 from weft.runtime.log.totals import QueryTotals, StreamTotals, Totals
 from weft.runtime.observe.metrics import Backlog, BatchMetrics, InputMetrics
 from weft.session.planned_query import PlannedQuery
-from weft.stats.latency import Latency
+from weft.stats.histogram import Latency
 from weft.storage.cache import CacheCounts
 
 __all__ = [

@@ -18,12 +18,12 @@ from weft.logical.nested.flatten import Note
 from weft.logical.query.ordering import Ordering
 from weft.logical.query.query import Query
 from weft.optimizer.expected_cost import calls_of
-from weft.plan.diagram import diagram
-from weft.plan.explain import explain
-from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import CallCost
-from weft.plan.observation import Observation
-from weft.plan.shared import filling_text, shared_text
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.show.diagram import diagram
+from weft.plan.show.explain import explain
+from weft.plan.show.observation import Observation
+from weft.plan.show.shared import filling_text, shared_text
 from weft.ports.sink import Sink
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.observed import observed

@@ -19,10 +19,10 @@ from weft.logical.query.query import Query
 from weft.optimizer.expected_cost import calls_of, with_estimates
 from weft.optimizer.single.strategies import costs_of
 from weft.optimizer.space import Options
-from weft.plan.explain import compare, explain
-from weft.plan.graph import PhysicalGraph
-from weft.plan.part import part_of
-from weft.plan.rules import ProbeRule
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.physical.part import part_of
+from weft.plan.physical.rules import ProbeRule
+from weft.plan.show.explain import compare, explain
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.queries.request import QueryRequest
 from weft.session.planned_query import PlannedQuery

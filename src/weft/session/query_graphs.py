@@ -17,15 +17,15 @@ from weft.logical.outer.outer import core_and_closing
 from weft.logical.query.query import Query
 from weft.optimizer.expected_cost import with_estimates
 from weft.optimizer.space import Options
-from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import StepCost, StoreCost
-from weft.plan.part import part_of
-from weft.plan.rules import ProbeRule
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.physical.part import part_of
+from weft.plan.physical.rules import ProbeRule
 from weft.runtime.observe.recent import RecentStatistics
 from weft.session.registry import Registered
 from weft.session.statistics_report import StatisticsReport, statistics_report
 from weft.stats.known import Known
-from weft.stats.sampled import SampledStatistics, sampled_statistics
+from weft.stats.sampling.sampled import SampledStatistics, sampled_statistics
 from weft.stats.statistics import Statistics
 
 if TYPE_CHECKING:  # looking at plans needs no kernels

@@ -12,7 +12,7 @@ from itertools import combinations
 from weft.logical.expr.expression import BOOLEAN, Expr, columns, make_call
 from weft.logical.query.horizon import is_time_bound
 from weft.logical.query.query import Query
-from weft.plan.figures import number, table
+from weft.plan.show.figures import number, table
 from weft.stats.combine import Sampled, combined, sampled_enough
 from weft.stats.figure import SOURCES, Figure
 from weft.stats.known import Known

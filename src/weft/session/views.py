@@ -17,9 +17,9 @@ from weft.logical.catalog import Catalog
 from weft.logical.outer.outer import core_and_closing
 from weft.logical.query.query import Query
 from weft.optimizer.single.strategies import costs_of
-from weft.plan.explain import compare
-from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import StepCost, StoreCost
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.show.explain import compare
 from weft.runtime.log.totals import Totals
 from weft.runtime.observe.plan_changes import PlanChange, history_text
 from weft.runtime.observe.progress import OwnProgress, QueryProgress, failure_of, progress_of

@@ -21,7 +21,7 @@ from weft.stats.known import Checked, Known, PredicateSet, bounded, plus
 from weft.stats.skew import HeavyShares
 from weft.stats.statistics import Statistics
 
-__all__ = ["Observed", "Sampled", "combined", "observed_figures", "sampled_enough"]
+__all__ = ["ObservedFigures", "Sampled", "combined", "observed_figures", "sampled_enough"]
 
 # So much evidence makes a sampled figure better than a given one, and so many matches tell of a set of predicates.
 ENOUGH = 16.0
@@ -46,7 +46,7 @@ class Sampled(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedFigures:
     """What batches tell: selectivities by predicate, and the correlated sets with their selectivities and factors."""
 
     selectivities: Mapping[str, Figure] = field(default_factory=dict)
@@ -107,7 +107,7 @@ def _part(value: float) -> float:
     return min(1.0, max(1e-12, value))
 
 
-def observed_figures(known: Known, sampled: Sampled | None = None) -> Observed:
+def observed_figures(known: Known, sampled: Sampled | None = None) -> ObservedFigures:
     """The selectivities that batches tell, of single predicates and of correlated sets."""
     samples = sampled_enough(sampled.selectivities) if sampled is not None else {}
     found = {name: _figure(one) for name, one in known.exact.items()}
@@ -116,7 +116,7 @@ def observed_figures(known: Known, sampled: Sampled | None = None) -> Observed:
         found |= _shared_out(names, known.first[names], {**alone, **found}, known.guesses)
     for names in sorted(known.later, key=_size):
         found |= _shared_out(names, known.later[names], {**samples, **found}, known.guesses)
-    return Observed(found, *_correlated(known, {**samples, **found}))
+    return ObservedFigures(found, *_correlated(known, {**samples, **found}))
 
 
 def _size(names: PredicateSet) -> tuple[int, PredicateSet]:

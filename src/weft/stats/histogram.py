@@ -1,20 +1,22 @@
-"""Durations counted in fixed logarithmic classes, so that counts of any tasks, batches and queries can be added up.
+"""Durations counted in fixed logarithmic classes, and how late results are, as such counts.
 
 Guarantees: immutable; `a + b` counts what ``a`` and ``b`` count, in whatever order many are added. Classes do not
-depend on the data: every doubling has 2 ** `BITS` of them, from a microsecond to centuries. So a quantile is that of
-the durations themselves up to 1 / 2 ** (`BITS` + 1) of its value, which is 1.6 %; zero is kept apart. It needs no
-NumPy, since a histogram has as many entries as there are classes between its shortest and its longest duration: some
-dozens.
+depend on the data, so the counts of any tasks, batches and queries can be added up: every doubling has 2 ** `BITS` of
+them, from a microsecond to centuries. So a quantile is that of the durations themselves up to 1 / 2 ** (`BITS` + 1) of
+its value, which is 1.6 %; zero is kept apart. It needs no NumPy, since a histogram has as many entries as there are
+classes between its shortest and its longest duration: some dozens. A `Latency` is two histograms: from the arrival of a
+result's last tuple, and from its event time, to its commit; decision 41 says what counts from when.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["BITS", "CLASSES", "NEGATIVE", "ZERO", "Histogram", "class_of", "micros_of"]
+__all__ = ["BITS", "CLASSES", "NEGATIVE", "ZERO", "Histogram", "Latency", "class_of", "micros_of"]
+
 
 BITS = 5
 NEGATIVE, ZERO, _FIRST = 0, 1, 2  # the classes of what is below zero, of zero, and the first of all others
@@ -166,3 +168,52 @@ class Histogram:
     def from_list(cls, data: Sequence[Any]) -> Histogram:
         """What `to_list` made, also after a way through JSON."""
         return cls(int(data[0]), tuple(data[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """The latencies of results.
+
+    ``processing`` is from the arrival of a result's last tuple to the commit of the result in its sink. ``event`` is
+    from the result's event time, the largest of its tuples' (AJoin, 7), to the commit. ``ahead`` results had an event
+    time later than the clock when their batch began; they count as if it had been then.
+    """
+
+    processing: Histogram = field(default_factory=Histogram)
+    event: Histogram = field(default_factory=Histogram)
+    ahead: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many results were measured."""
+        return self.processing.count
+
+    def __add__(self, other: Latency) -> Latency:
+        return Latency(self.processing + other.processing, self.event + other.event, self.ahead + other.ahead)
+
+    @classmethod
+    def sum(cls, some: Iterable[Latency]) -> Latency:
+        """What all of them count."""
+        every = tuple(some)
+        return cls(
+            Histogram.sum(one.processing for one in every),
+            Histogram.sum(one.event for one in every),
+            sum(one.ahead for one in every),
+        )
+
+    def committed(self, micros: int) -> Latency:
+        """The latencies of results whose ages are known at a moment and that are committed so much later."""
+        ahead = self.ahead + self.event.classes.get(NEGATIVE, 0)
+        later = max(0, micros)
+        return Latency(self.processing.longer(later), self.event.longer(later), ahead)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        plain = {"processing": self.processing.to_list(), "event": self.event.to_list()}
+        return {**plain, "ahead": self.ahead} if self.ahead else plain
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Latency:
+        """What `to_dict` made, also after a way through JSON."""
+        processing, event = (Histogram.from_list(data[name]) for name in ("processing", "event"))
+        return cls(processing, event, data.get("ahead", 0))

@@ -14,7 +14,7 @@ from weft.adapting.adapter import EPOCH, HEAVY, QUERIES, AdaptivePlan
 from weft.adapting.proposal import Proposal, Snapshot, propose
 from weft.adapting.settled import SettledPlan
 from weft.optimizer.adaptation import Adaptation, is_alike
-from weft.plan.lower import lower_workload
+from weft.plan.physical.lower import lower_workload
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.log.values import Manifest
 from weft.runtime.loop.adapter import Adopted, Situation

@@ -14,7 +14,7 @@ from tests.unit.runtime.migrations import pairs, stored
 from weft.adapting.adopting import adopted, filled, horizon_of, side_by_side, what_changes
 from weft.adapting.proposal import propose
 from weft.optimizer.adaptation import is_alike
-from weft.plan.lower import lower_workload
+from weft.plan.physical.lower import lower_workload
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.log.values import Manifest
 from weft.runtime.loop.adapter import Situation

@@ -8,7 +8,7 @@ from tests.unit.adapting.snapshots import EVEN, OPTIONS, SWAPPED, planned, snaps
 from weft.adapting.proposal import propose
 from weft.optimizer.expected_cost import shared_cost
 from weft.optimizer.reordering import reordered
-from weft.plan.lower import lower_workload
+from weft.plan.physical.lower import lower_workload
 from weft.stats.statistics import Statistics
 
 

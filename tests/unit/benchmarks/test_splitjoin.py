@@ -34,7 +34,7 @@ import weft
 from tests.local_runner import LocalRunner
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.stats.histogram import Histogram
-from weft.stats.latency import Latency as Measured
+from weft.stats.histogram import Latency as Measured
 
 SHAPE = Shape(size=1_000, fill_rows=400, batch_rows=150, batches=3, domain=500)
 

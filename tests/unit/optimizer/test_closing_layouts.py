@@ -13,7 +13,7 @@ from weft.optimizer.closing_layouts import choose_homes
 from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.optimizer.space import Options
 from weft.plan.join_plan import Layout, Store
-from weft.plan.lower import lower
+from weft.plan.physical.lower import lower
 from weft.sql.bind import parse_query
 from weft.stats.statistics import Statistics
 

@@ -11,7 +11,7 @@ from weft.optimizer.cost import call_cost
 from weft.optimizer.joint.methods import METHODS, optimise_all
 from weft.optimizer.single.strategies import STRATEGIES
 from weft.optimizer.space import Options, Space
-from weft.plan.rules import ProbeRule
+from weft.plan.physical.rules import ProbeRule
 from weft.session.planned_query import PlannedQuery
 from weft.stats.statistics import Statistics, StreamStatistics
 

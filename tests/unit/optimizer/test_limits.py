@@ -22,7 +22,7 @@ from weft.optimizer.joint.step_pruning import relevant_steps, usable_steps
 from weft.optimizer.joint.workspace import Workspace
 from weft.optimizer.single.strategies import STRATEGIES, costs_of, optimise
 from weft.optimizer.space import Options, Space
-from weft.plan.lower import lower_workload
+from weft.plan.physical.lower import lower_workload
 from weft.stats.statistics import Statistics
 
 

@@ -13,7 +13,7 @@ from tests.shares import seeds
 from weft.adapting.planner import Planner
 from weft.optimizer.reordering import _step, reordered
 from weft.optimizer.space import Space
-from weft.plan.lower import lower_workload
+from weft.plan.physical.lower import lower_workload
 from weft.plan.workload import SharedStore
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.request import QueryRequest

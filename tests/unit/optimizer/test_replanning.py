@@ -9,7 +9,7 @@ from typing import Any
 import weft
 from weft.logical.expr.expression import Column, Literal
 from weft.optimizer.replanning import HeavyValueWatch
-from weft.plan.graph import PhysicalGraph, StoreNode
+from weft.plan.physical.graph import PhysicalGraph, StoreNode
 
 
 def graph() -> PhysicalGraph:

@@ -22,8 +22,8 @@ from weft.optimizer.single.partitioning import stores
 from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.optimizer.single.tree import all_trees
 from weft.optimizer.space import Options, Space
-from weft.plan.graph import CODEC, PhysicalGraph
-from weft.plan.lower import lower
+from weft.plan.physical.graph import CODEC, PhysicalGraph
+from weft.plan.physical.lower import lower
 
 SLACK = 1 + 1e-9
 

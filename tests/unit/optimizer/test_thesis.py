@@ -16,7 +16,7 @@ from weft.optimizer.single.strategies import optimise
 from weft.optimizer.single.tree import all_trees, chain, flat, greedy_left_deep, left_deep, merge
 from weft.optimizer.space import Options, Space, Tree
 from weft.plan.join_plan import JoinPlan, Layout, Operator, ProbeOrder, Store
-from weft.plan.lower import lower
+from weft.plan.physical.lower import lower
 from weft.stats.statistics import Statistics
 
 R, S, T = 1, 2, 4

@@ -9,9 +9,9 @@ from datetime import timedelta
 import pytest
 
 from weft.errors import PlanError
-from weft.plan.explain import explain
-from weft.plan.graph import PhysicalGraph, StoreNode
-from weft.plan.rules import ProbeRule, Rule, StoreRule
+from weft.plan.physical.graph import PhysicalGraph, StoreNode
+from weft.plan.physical.rules import ProbeRule, Rule, StoreRule
+from weft.plan.show.explain import explain
 
 Mutants = Iterator[tuple[str, Callable[[], PhysicalGraph]]]
 

@@ -16,10 +16,10 @@ from weft.logical.schema import Schema, Stream
 from weft.optimizer.joint.methods import METHODS, optimise_all
 from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.optimizer.space import Options
-from weft.plan.explain import explain
-from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import JoinPlan, Layout, Operator, ProbeOrder, Store
-from weft.plan.lower import lower, lower_workload
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.physical.lower import lower, lower_workload
+from weft.plan.show.explain import explain
 from weft.session.validation import check_backfill
 from weft.sql.bind import parse_query
 from weft.stats.estimate import Estimator

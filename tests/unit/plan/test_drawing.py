@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 import weft
-from weft.plan.drawing.layout import ACROSS, HEIGHT, WIDTH, Box, draw_graph, shortened
-from weft.plan.drawing.svg import THICK, THIN, svg
-from weft.plan.graph import PhysicalGraph
-from weft.plan.observation import Observation
-from weft.plan.rules import ProbeRule, ResultRule
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.physical.rules import ProbeRule, ResultRule
+from weft.plan.show.layout import ACROSS, HEIGHT, WIDTH, Box, draw_graph, shortened
+from weft.plan.show.observation import Observation
+from weft.plan.show.svg import THICK, THIN, svg
 from weft.runtime.observe.observed import observed
 from weft.testing import LocalRun
 

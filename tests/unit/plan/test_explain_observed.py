@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from weft.plan.explain import explain
-from weft.plan.graph import PhysicalGraph
-from weft.plan.observation import EVENT_TIME, WALL_CLOCK, InputSeen, Observation, StepSeen, StoreSeen
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.show.explain import explain
+from weft.plan.show.observation import EVENT_TIME, WALL_CLOCK, InputSeen, Observation, StepSeen, StoreSeen
 from weft.session.session import Session
 
 SQL = "SELECT v.x, w.uid FROM v [RANGE 5 SECONDS], w [RANGE 5 SECONDS] WHERE v.vid = w.vid"

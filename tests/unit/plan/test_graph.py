@@ -30,11 +30,11 @@ from weft.logical.schema import Schema, Stream
 from weft.optimizer.cost import Weights
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
-from weft.plan.diagram import diagram
-from weft.plan.explain import explain
-from weft.plan.graph import CODEC, PhysicalGraph
 from weft.plan.join_plan import JoinPlan, Layout, Operator, ProbeOrder, Store
-from weft.plan.lower import lower, lower_workload
+from weft.plan.physical.graph import CODEC, PhysicalGraph
+from weft.plan.physical.lower import lower, lower_workload
+from weft.plan.show.diagram import diagram
+from weft.plan.show.explain import explain
 from weft.sql.bind import parse_query
 
 QUERY = join("R.a = S.a", "S.b = T.b", "R.c < T.c", window="[RANGE 10 SECONDS]")

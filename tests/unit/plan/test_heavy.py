@@ -12,11 +12,11 @@ import weft
 from weft.errors import PlanError
 from weft.logical.expr.expression import Column, Literal
 from weft.logical.schema import DataType
-from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import Layout
-from weft.plan.part import part_of
-from weft.plan.rules import Edge
-from weft.plan.schedule import GROUP_BY, LOCAL, Place, Spread, start, step, store_edge
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.physical.part import part_of
+from weft.plan.physical.rules import Edge
+from weft.plan.schedule import GROUP_BY, LOCAL, ProbePlace, Spread, start, step, store_edge
 
 LONG = DataType("long")
 BY = Column("a", "k", LONG)
@@ -105,10 +105,10 @@ def test_after_heavy_values_the_same_key_leads_to_another_hop() -> None:
     """But what is computed may be stored where it is, if the store scatters the same values or more."""
     plain, some, more = (Spread("partitioned", 0, heavy) for heavy in ((), ("42",), ("42", "7")))
     kind, there = step(start(some), more, 1, True)
-    assert (kind, there) == (LOCAL, Place(1, 0, False, ("42", "7")))
+    assert (kind, there) == (LOCAL, ProbePlace(1, 0, False, ("42", "7")))
     for target in (plain, some):
-        assert step(there, target, 1, True) == (GROUP_BY, Place(2, 0, False, target.heavy))
+        assert step(there, target, 1, True) == (GROUP_BY, ProbePlace(2, 0, False, target.heavy))
     assert store_edge(there, more) == (LOCAL, 1)
     assert store_edge(there, some) == (GROUP_BY, 2)
     kind, there = step(start(some), plain, 1, True)
-    assert step(there, plain, 1, True) == (LOCAL, Place(1, 0))
+    assert step(there, plain, 1, True) == (LOCAL, ProbePlace(1, 0))

@@ -6,13 +6,13 @@ import pytest
 
 from tests.shares import seeds
 from tests.unit.plan.workloads import CHAIN, OTHER, PAIR, overlapping, plan, query, shared
-from weft.plan.graph import Member, PhysicalGraph
 from weft.plan.join_plan import Layout
-from weft.plan.lower import lower, lower_workload
-from weft.plan.part import part_of
-from weft.plan.rules import ProbeRule, ResultRule, StoreRule
+from weft.plan.physical.graph import Member, PhysicalGraph
+from weft.plan.physical.lower import lower, lower_workload
+from weft.plan.physical.part import part_of
+from weft.plan.physical.rules import ProbeRule, ResultRule, StoreRule
 from weft.plan.schedule import GROUP_BY
-from weft.plan.shared import shared_text
+from weft.plan.show.shared import shared_text
 from weft.plan.workload import Answer, SharedStore, Walk, WorkloadPlan
 
 

@@ -20,13 +20,13 @@ from tests.unit.plan.mutants import (
 )
 from tests.unit.plan.workloads import PAIR, plan
 from weft.errors import PlanError
-from weft.plan.explain import explain
-from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import Layout
-from weft.plan.lower import lower_workload
-from weft.plan.part import part_of
-from weft.plan.rules import ProbeRule, StoreRule, Sweep
-from weft.plan.shared import shared_text
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.physical.lower import lower_workload
+from weft.plan.physical.part import part_of
+from weft.plan.physical.rules import ProbeRule, StoreRule, Sweep
+from weft.plan.show.explain import explain
+from weft.plan.show.shared import shared_text
 from weft.plan.workload import share
 
 LEFT = "SELECT v.x, w.uid FROM v [RANGE 5 SECONDS] LEFT JOIN w [RANGE 3 SECONDS] ON v.vid = w.vid"

@@ -16,9 +16,9 @@ from weft.kernels.route import partition as route
 from weft.optimizer.cost import Weights, crowding
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
-from weft.plan.graph import PhysicalGraph
-from weft.plan.lower import lower
-from weft.plan.rules import Edge, ProbeRule
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.physical.lower import lower
+from weft.plan.physical.rules import Edge, ProbeRule
 from weft.plan.schedule import ALL, SPAN
 from weft.runtime.program.access_paths import choose_access
 from weft.stats.statistics import Statistics

@@ -14,10 +14,10 @@ from tests.unit.plan.workloads import CHAIN, OTHER, PAIR, shared
 from weft.errors import PlanError
 from weft.logical.query.canonical import canonical
 from weft.optimizer.single.strategies import optimise
-from weft.plan.graph import CODEC, PhysicalGraph
-from weft.plan.lower import lower_workload
-from weft.plan.part import part_of
-from weft.plan.rules import ProbeRule, ResultRule, StoreRule
+from weft.plan.physical.graph import CODEC, PhysicalGraph
+from weft.plan.physical.lower import lower_workload
+from weft.plan.physical.part import part_of
+from weft.plan.physical.rules import ProbeRule, ResultRule, StoreRule
 from weft.plan.workload import Filling, WorkloadPlan, share
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.migration import migration_between

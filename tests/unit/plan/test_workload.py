@@ -10,8 +10,8 @@ from tests.shares import seeds
 from tests.unit.plan.workloads import CHAIN, OTHER, PAIR, overlapping, plan, query, shared
 from weft.errors import PlanError
 from weft.logical.query.canonical import joined_on
-from weft.plan.graph import CODEC
 from weft.plan.join_plan import Layout
+from weft.plan.physical.graph import CODEC
 from weft.plan.workload import Answer, SharedStore, Upkeep, Walk, WorkloadPlan, answer_of, share
 
 V, W = (SharedStore((alias,), Layout("scattered", 2)) for alias in "vw")

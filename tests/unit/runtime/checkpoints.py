@@ -10,8 +10,8 @@ from weft.bucket.bounds import Bounds
 from weft.logical.query.canonical import canonical
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
-from weft.plan.graph import CODEC
-from weft.plan.lower import lower_workload
+from weft.plan.physical.graph import CODEC
+from weft.plan.physical.lower import lower_workload
 from weft.plan.workload import share
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Blueprint, Manifest

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from weft.plan.graph import PhysicalGraph
+from weft.plan.physical.graph import PhysicalGraph
 from weft.session.session import Session
 
 SECOND = 1_000_000

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.unit.plan.workloads import PAIR, query
-from weft.plan.graph import Member
 from weft.plan.join_plan import Layout
-from weft.plan.lower import lower_workload
+from weft.plan.physical.graph import Member
+from weft.plan.physical.lower import lower_workload
 from weft.plan.workload import Answer, SharedStore, Walk, WorkloadPlan
 from weft.runtime.program.executable import ExecutableGraph
 

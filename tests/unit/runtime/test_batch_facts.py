@@ -18,9 +18,9 @@ import weft
 from tests.local_runner import LocalRunner
 from tests.unit.plan.workloads import CHAIN, PAIR, plan, shared
 from tests.unit.runtime.joins import graph, v, w
-from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import Layout
-from weft.plan.lower import lower_workload
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.physical.lower import lower_workload
 from weft.plan.workload import WorkloadPlan, share
 from weft.ports.source import Part
 from weft.runtime.log.values import Manifest

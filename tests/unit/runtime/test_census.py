@@ -11,7 +11,7 @@ from tests.local_runner import LocalRunner
 from weft.logical.query.canonical import canonical
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
-from weft.plan.lower import lower_workload
+from weft.plan.physical.lower import lower_workload
 from weft.plan.workload import share
 from weft.runtime.observe.metrics import BatchMetrics, KeyMetrics, next_keys
 from weft.session.session import Session

@@ -27,7 +27,7 @@ from weft.connectors.formats.dead_letters import DeadLetters
 from weft.errors import CatalogError, StateError
 from weft.logical import times as moments
 from weft.logical.schema import Schema, Stream
-from weft.plan.graph import CODEC
+from weft.plan.physical.graph import CODEC
 from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.observe.inspect import inspect

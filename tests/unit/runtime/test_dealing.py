@@ -12,7 +12,7 @@ import pyarrow as pa
 from tests.local_runner import LocalRunner
 from tests.unit.runtime.joins import graph, v, w
 from weft.connectors.formats.records import Decoded
-from weft.plan.graph import PhysicalGraph
+from weft.plan.physical.graph import PhysicalGraph
 from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Blueprint, Manifest

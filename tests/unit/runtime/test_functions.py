@@ -18,7 +18,7 @@ from weft.adapting.planner import Planner
 from weft.errors import FunctionError, StateError
 from weft.kernels.expr.user_functions import Function, calling
 from weft.logical.query.canonical import canonical
-from weft.plan.lower import lower_workload
+from weft.plan.physical.lower import lower_workload
 from weft.runtime.hop.admit import admit
 from weft.runtime.hop.entering import route_input
 from weft.runtime.hop.interpret import run_hop

@@ -13,9 +13,9 @@ import weft
 from tests.local_runner import LocalRunner
 from weft.runtime.observe.feedback import heavy_known
 from weft.runtime.observe.metrics import BatchMetrics
-from weft.stats.attributes import Attribute
-from weft.stats.heavy import next_heavy
-from weft.stats.samples import AttributeSample, Common
+from weft.stats.sampling.attributes import Attribute
+from weft.stats.sampling.estimates import next_heavy
+from weft.stats.sampling.samples import AttributeSample, Common
 from weft.stats.skew import HeavyValue
 from weft.stats.statistics import Statistics
 

@@ -24,8 +24,7 @@ from weft.runtime.observe.log_lines import batch_fields
 from weft.runtime.observe.metrics import Backlog, BatchMetrics
 from weft.runtime.observe.progress import progress_of
 from weft.runtime.task.arrivals import ages_of_inputs, ages_of_rows, oldest_age
-from weft.stats.histogram import ZERO, Histogram, class_of
-from weft.stats.latency import Latency
+from weft.stats.histogram import ZERO, Histogram, Latency, class_of
 
 SCHEMA = "k long, j long, n long, ts timestamp"
 NOW = 1_800_000_000_000_000

@@ -12,10 +12,10 @@ from tests.unit.plan.workloads import CHAIN, PAIR, plan, query, shared
 from tests.unit.runtime.joins import sorted_rows, v, w
 from tests.unit.runtime.migrations import BELOW, OLD, pairs, program, stored
 from weft.logical.outer.outer import core_and_closing
-from weft.plan.graph import Member, Visibility
 from weft.plan.join_plan import Layout
-from weft.plan.lower import lower_workload
-from weft.plan.rules import ProbeRule, StoreRule
+from weft.plan.physical.graph import Member, Visibility
+from weft.plan.physical.lower import lower_workload
+from weft.plan.physical.rules import ProbeRule, StoreRule
 from weft.plan.workload import Answer, SharedStore, Walk, WorkloadPlan, share
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.migration import (

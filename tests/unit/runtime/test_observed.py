@@ -6,9 +6,9 @@ import pytest
 
 from tests.unit.runtime.workload import COLUMNS, RATES, run, session
 from weft.errors import StatisticsError
-from weft.plan.graph import PhysicalGraph
-from weft.plan.observation import EVENT_TIME, WALL_CLOCK, Observation
-from weft.plan.rules import ProbeRule
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.physical.rules import ProbeRule
+from weft.plan.show.observation import EVENT_TIME, WALL_CLOCK, Observation
 from weft.runtime.observe.feedback import measured
 from weft.runtime.observe.metrics import Backlog, BatchMetrics, InputMetrics, StepMetrics
 from weft.runtime.observe.observed import observed

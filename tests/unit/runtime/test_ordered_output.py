@@ -23,8 +23,8 @@ from weft.logical.query.ordering import Ordering
 from weft.logical.schema import Schema, Stream
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
-from weft.plan.graph import PhysicalGraph
-from weft.plan.lower import lower
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.physical.lower import lower
 from weft.ports.punctuation import Punctuations
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint

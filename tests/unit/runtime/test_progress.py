@@ -13,7 +13,7 @@ import weft
 from tests.unit.plan.workloads import PAIR, query
 from tests.unit.runtime.joins import SECOND
 from tests.unit.runtime.workload import session
-from weft.plan.graph import Member, PhysicalGraph, Visibility
+from weft.plan.physical.graph import Member, PhysicalGraph, Visibility
 from weft.runtime.observe import progress
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.progress import History, complete_from

@@ -18,7 +18,7 @@ from tests.random_cases import random_case
 from weft.logical.query.window import Range
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
-from weft.plan.lower import lower
+from weft.plan.physical.lower import lower
 from weft.runtime.observe.recent import RecentStatistics
 from weft.session.session import Session
 from weft.stats.estimate import Estimator

@@ -46,10 +46,9 @@ from weft.runtime.wire.reports import (
     read_report,
 )
 from weft.runtime.wire.sorted_runs import SortedRun
-from weft.stats.attributes import Attribute
-from weft.stats.histogram import Histogram
-from weft.stats.latency import Latency
-from weft.stats.samples import AttributeSample, Common
+from weft.stats.histogram import Histogram, Latency
+from weft.stats.sampling.attributes import Attribute
+from weft.stats.sampling.samples import AttributeSample, Common
 from weft.storage.cache import CacheCounts
 
 MANY = pa.RecordBatch.from_pydict({"x": list(range(20_000))})  # more than a message carries

@@ -15,8 +15,8 @@ from weft.logical.schema import DataType
 from weft.runtime.hop import sampling
 from weft.runtime.hop.admit import admit
 from weft.runtime.wire.reports import ValuesSampled, read_report
-from weft.stats.attributes import Attribute, JoinAttribute
-from weft.stats.sampled import SampledStatistics, sampled_statistics
+from weft.stats.sampling.attributes import Attribute, JoinAttribute
+from weft.stats.sampling.sampled import SampledStatistics, sampled_statistics
 
 SCHEMA = "k int, j long, s string, d double, ts timestamp"
 OTHER = "k long, j string, s string, d float, ts timestamp"

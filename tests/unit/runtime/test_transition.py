@@ -14,9 +14,9 @@ from tests.unit.runtime.joins import SECOND, v, w
 from tests.unit.runtime.migrations import BELOW, OLD, pairs, program, stored
 from weft.adapting.adopting import adopted, side_by_side
 from weft.logical.outer.outer import core_and_closing
-from weft.plan.graph import CODEC
 from weft.plan.join_plan import Layout
-from weft.plan.lower import lower_workload
+from weft.plan.physical.graph import CODEC
+from weft.plan.physical.lower import lower_workload
 from weft.plan.workload import Answer, SharedStore, Walk, WorkloadPlan
 from weft.runtime.log.values import Blueprint, Manifest
 from weft.runtime.loop.adapter import Situation

@@ -14,8 +14,8 @@ from weft.bucket.bucket import Bucket
 from weft.bucket.index import by_hash, by_value
 from weft.bucket.merge import merge
 from weft.kernels.query_sets.query_set import bits_of, sets_of
-from weft.plan.graph import Member, Visibility
-from weft.plan.lower import lower_workload
+from weft.plan.physical.graph import Member, Visibility
+from weft.plan.physical.lower import lower_workload
 from weft.plan.workload import Answer, Walk, WorkloadPlan
 from weft.runtime.hop.entering import route_stored
 from weft.runtime.hop.outcome import HopOptions, Outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.runtime.joins import SECOND, graph
-from weft.plan.graph import PhysicalGraph
+from weft.plan.physical.graph import PhysicalGraph
 from weft.runtime.model.batch_order import BatchOrder, Count
 from weft.runtime.model.watermarks import Watermarks, connected_streams
 from weft.runtime.program.executable import ExecutableGraph

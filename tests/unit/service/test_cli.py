@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from tests.unit.service.command import weft
 from tests.unit.service.samples import GOOD
 from weft.errors import ConfigError
-from weft.plan.graph import CODEC, PhysicalGraph
+from weft.plan.physical.graph import CODEC, PhysicalGraph
 from weft.service.bench import benchmark_titles, find_benchmarks, load_benchmark
 from weft.service.cli import app
 

@@ -14,8 +14,7 @@ from weft.runtime.observe.metrics import Backlog, BatchMetrics, InputMetrics, St
 from weft.service.figures import batches_after, figures
 from weft.service.terminal.view import line, probe_orders, screen, summary
 from weft.session.session import PlannedQuery
-from weft.stats.histogram import Histogram
-from weft.stats.latency import Latency
+from weft.stats.histogram import Histogram, Latency
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.kernels.ages import ages_of_pairs, ages_of_times, count_by_query, count_classes
-from weft.stats.histogram import BITS, CLASSES, NEGATIVE, Histogram, class_of, micros_of
-from weft.stats.latency import Latency
+from weft.stats.histogram import BITS, CLASSES, NEGATIVE, Histogram, Latency, class_of, micros_of
 
 DAYS = 40 * 86_400_000_000
 SPANS = st.lists(st.integers(0, DAYS) | st.integers(0, 2_000), max_size=60)

@@ -9,9 +9,9 @@ import pytest
 
 from tests.unit.stats.queries import query
 from tests.unit.stats.test_samples import exact, report
-from weft.stats.attributes import Attribute, join_attributes
-from weft.stats.sampled import sampled_statistics
-from weft.stats.samples import Sample
+from weft.stats.sampling.attributes import Attribute, join_attributes
+from weft.stats.sampling.sampled import sampled_statistics
+from weft.stats.sampling.samples import Sample
 
 JOIN = query(
     "SELECT v.x FROM v, w, c WHERE v.k = w.k AND w.k = c.x AND v.s = c.s AND v.x < w.x + 5 AND v.k = 3"

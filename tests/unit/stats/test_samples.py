@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from weft.stats.attributes import Attribute
-from weft.stats.sample_equality import equality
-from weft.stats.sample_estimates import (
+from weft.stats.sampling.attributes import Attribute
+from weft.stats.sampling.estimates import (
     Between,
     comparison,
     distinct_count,
     heavy_shares,
     null_share,
 )
-from weft.stats.samples import EVERY_HASH, AttributeSample, Common, Sample, SampleHistory, merge
+from weft.stats.sampling.sampled import equality
+from weft.stats.sampling.samples import EVERY_HASH, AttributeSample, Common, Sample, SampleHistory, merge
 
 Values = NDArray[np.int64]
 ATTRIBUTE = Attribute("r", "k")

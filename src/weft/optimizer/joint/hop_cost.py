@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from weft.optimizer.cost import hop_cost, store_cost
 from weft.optimizer.joint.workspace import Workspace
-from weft.plan.graph import PhysicalGraph, StoreNode
-from weft.plan.lower import lower_workload
-from weft.plan.rules import ProbeRule, StoreRule
+from weft.plan.physical.graph import PhysicalGraph, StoreNode
+from weft.plan.physical.lower import lower_workload
+from weft.plan.physical.rules import ProbeRule, StoreRule
 from weft.plan.schedule import LOCAL
 from weft.plan.workload import SharedStore, WorkloadPlan
 

@@ -19,7 +19,7 @@ from weft.optimizer.cost import hop_cost, latency, probe_cost, storage_cost, sto
 from weft.optimizer.single.probe_order import Choices, Frontier, Order, Route, greedy_route, routes, visit
 from weft.optimizer.space import Space, Tree
 from weft.plan.join_plan import Cost, StepCost, StoreCost
-from weft.plan.schedule import LOCAL, Place, Spread, start, store_edge
+from weft.plan.schedule import LOCAL, ProbePlace, Spread, start, store_edge
 from weft.stats.estimate import bits
 
 __all__ = [
@@ -316,8 +316,13 @@ def price(space: Space, shape: Shape) -> Cost:
 
 
 def _steps(
-    space: Space, shape: Shape, operator: tuple[int, ...], i: int, place: Place, complete: Mapping[int, int]
-) -> tuple[list[StepCost], Place]:
+    space: Space,
+    shape: Shape,
+    operator: tuple[int, ...],
+    i: int,
+    place: ProbePlace,
+    complete: Mapping[int, int],
+) -> tuple[list[StepCost], ProbePlace]:
     known = next(store for store in operator if store >> i & 1)
     found = []
     for store in shape.orders[sum(operator), i]:

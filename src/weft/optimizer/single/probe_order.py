@@ -15,7 +15,7 @@ from math import inf
 from typing import NamedTuple
 
 from weft.optimizer.space import Space
-from weft.plan.schedule import LOCAL, Place, Spread, step
+from weft.plan.schedule import LOCAL, ProbePlace, Spread, step
 
 __all__ = ["Choices", "Frontier", "Order", "Route", "greedy_order", "greedy_route", "routes", "visit"]
 
@@ -29,7 +29,7 @@ class Route(NamedTuple):
     """A way through stores: its cost, where it ends, and the probe orders within the operators on the way."""
 
     cost: float
-    place: Place
+    place: ProbePlace
     orders: tuple[Order, ...]
 
 
@@ -65,8 +65,8 @@ def greedy_order(
 
 
 def visit(
-    space: Space, start: int, known: int, store: int, place: Place, spread: Spread, complete: int
-) -> tuple[float, Place, str, float]:
+    space: Space, start: int, known: int, store: int, place: ProbePlace, spread: Spread, complete: int
+) -> tuple[float, ProbePlace, str, float]:
     """The work of one step, where the matches are then, the kind of edge taken, and the copies sent."""
     routable = space.routable(spread.key, known)
     edge, there = step(place, spread, complete, routable)
@@ -98,7 +98,7 @@ def greedy_route(
 
 
 # For each place, the cost to be there, the order within this operator, and the route before it.
-_Arrivals = dict[Place, tuple[float, Order, Route]]
+_Arrivals = dict[ProbePlace, tuple[float, Order, Route]]
 
 
 def routes(

@@ -17,8 +17,8 @@ from weft.kernels.expr.user_functions import current
 from weft.kernels.query_sets.query_set import columns_of, nonempty, sets_of
 from weft.logical.expr.expression import Column, columns
 from weft.logical.expr.expression import all_of as conjunction
-from weft.plan.derive import filters_of
-from weft.plan.rules import ResultRule, StoreRule
+from weft.plan.physical.derive import filters_of
+from weft.plan.physical.rules import ResultRule, StoreRule
 from weft.plan.schedule import LOCAL, SHUFFLE
 from weft.runtime.hop.outcome import HopOptions, Outcome
 from weft.runtime.hop.projection import Tuples, finish

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from weft.kernels.expr.user_functions import current
 from weft.kernels.route.heavy import heavy_rows
-from weft.plan.rules import ProbeRule, Rule, StoreRule
+from weft.plan.physical.rules import ProbeRule, Rule, StoreRule
 from weft.runtime.hop.census import count_keys
 from weft.runtime.hop.closing import close_rows
 from weft.runtime.hop.outcome import HopOptions, Outcome

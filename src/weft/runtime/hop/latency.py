@@ -22,8 +22,7 @@ from weft.kernels.ages import Classes, ages_of_pairs, ages_of_times, count_by_qu
 from weft.kernels.query_sets.query_set import bits_of
 from weft.runtime.hop.probe_step import Found
 from weft.runtime.model.columns import AGE
-from weft.stats.histogram import BITS, CLASSES, ZERO, Histogram
-from weft.stats.latency import Latency
+from weft.stats.histogram import BITS, CLASSES, ZERO, Histogram, Latency
 
 __all__ = ["BatchAges", "LatencyCounts", "MatchAges", "found_ages", "tuple_ages"]
 

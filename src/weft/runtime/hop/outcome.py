@@ -21,7 +21,7 @@ from weft.runtime.hop.census import Census
 from weft.runtime.hop.latency import BatchAges, LatencyCounts
 from weft.runtime.hop.limits import TaskLimits
 from weft.runtime.hop.probe_step import Heaviest
-from weft.stats.samples import AttributeSample
+from weft.stats.sampling.samples import AttributeSample
 
 __all__ = ["HopOptions", "Outcome", "Outlet", "Parcel", "StepCount", "Why", "too_many_results", "unknown"]
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from weft.bucket.bucket import Bucket
 from weft.errors import FunctionError
-from weft.plan.rules import ProbeRule, ResultRule
+from weft.plan.physical.rules import ProbeRule, ResultRule
 from weft.plan.schedule import LOCAL
 from weft.runtime.hop.latency import tuple_ages
 from weft.runtime.hop.outcome import Outcome

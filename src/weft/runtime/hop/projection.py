@@ -18,8 +18,8 @@ from weft.kernels.expr.select import Columns, evaluate
 from weft.kernels.query_sets.query_set import count_per_query, rows_per_query, sets_of
 from weft.logical.expr.expression import columns
 from weft.logical.query.query import Query
-from weft.plan.graph import Member
-from weft.plan.rules import ResultRule
+from weft.plan.physical.graph import Member
+from weft.plan.physical.rules import ResultRule
 from weft.runtime.hop.latency import MatchAges, found_ages, tuple_ages
 from weft.runtime.hop.outcome import Outcome, Why, unknown
 from weft.runtime.hop.probe_step import Found

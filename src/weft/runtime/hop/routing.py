@@ -19,7 +19,7 @@ from weft.kernels.route import partition as route
 from weft.kernels.route.heavy import deal_rows, heavy_rows
 from weft.logical.expr.bounds import measured_in_cells
 from weft.logical.expr.expression import Expr
-from weft.plan.rules import Edge, StoreRule, Users
+from weft.plan.physical.rules import Edge, StoreRule, Users
 from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SPAN
 from weft.runtime.hop.outcome import Outcome, Parcel
 from weft.runtime.model.batch_order import BatchOrder

@@ -18,8 +18,8 @@ from weft.kernels.route.sample import draw_rows, frequent, least_hashes, ordered
 from weft.logical.expr.expression import Column, columns
 from weft.runtime.model.columns import full_name
 from weft.runtime.program.executable import ExecutableGraph
-from weft.stats.attributes import JoinAttribute
-from weft.stats.samples import AttributeSample, Common
+from weft.stats.sampling.attributes import JoinAttribute
+from weft.stats.sampling.samples import AttributeSample, Common
 from weft.stats.skew import key_column
 
 __all__ = ["SAMPLED", "sample_column", "sample_query_sets", "sample_values"]

@@ -30,7 +30,7 @@ from weft.kernels.order.sort import counted_places, place, sort_rows
 from weft.kernels.probe.materialise import stored_column
 from weft.kernels.probe.ranges import Matches
 from weft.logical.query.ordering import OUTER, Ordering
-from weft.plan.graph import Member
+from weft.plan.physical.graph import Member
 from weft.runtime.hop.probe_step import Found
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import MAX, View, full, seq_name

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from weft.logical.expr.expression import aliases
-from weft.plan.graph import PhysicalGraph, StoreNode
+from weft.plan.physical.graph import PhysicalGraph, StoreNode
 from weft.ports.source import Part
 from weft.runtime.log.values import Inputs, Manifest
 from weft.runtime.loop.driver import JoinFacts, Observed

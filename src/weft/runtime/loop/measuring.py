@@ -25,7 +25,7 @@ from weft.runtime.observe.table_progress import table_states
 from weft.runtime.output.ordered_output import Gathered
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.partition_manifest import StoreTotals
-from weft.stats.heavy import next_heavy
+from weft.stats.sampling.estimates import next_heavy
 
 __all__ = ["measure_batch"]
 

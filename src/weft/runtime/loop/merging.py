@@ -18,7 +18,7 @@ import pyarrow as pa
 from weft.errors import SinkError
 from weft.kernels.expr.arrow import result_schema
 from weft.kernels.order.merging import merge as merge_batches
-from weft.plan.graph import Member
+from weft.plan.physical.graph import Member
 from weft.ports.punctuation import Punctuations
 from weft.runtime.hop.sorting import key_count, tuples_before
 from weft.runtime.log.values import HeldRun

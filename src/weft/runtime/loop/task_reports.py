@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from weft.errors import FunctionError, SinkError, WeftError
 from weft.kernels.expr.user_functions import CallCounts
-from weft.plan.graph import PhysicalGraph
+from weft.plan.physical.graph import PhysicalGraph
 from weft.runtime.hop.census import Census
 from weft.runtime.hop.outcome import StepCount
 from weft.runtime.observe.metrics import InputMetrics
@@ -25,8 +25,8 @@ from weft.runtime.wire.messages import Message
 from weft.runtime.wire.notes import TuplesCounted
 from weft.runtime.wire.reports import Report, read_report
 from weft.runtime.wire.sorted_runs import SortedRun
-from weft.stats.latency import Latency
-from weft.stats.samples import AttributeSample
+from weft.stats.histogram import Latency
+from weft.stats.sampling.samples import AttributeSample
 from weft.storage.cache import CacheCounts
 from weft.storage.storage import Storage
 

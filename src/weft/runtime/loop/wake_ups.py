@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 
 from weft.logical.schema import Stream
-from weft.plan.graph import Member
+from weft.plan.physical.graph import Member
 from weft.runtime.log.values import Manifest
 from weft.runtime.model.batch_order import Clock
 from weft.runtime.model.columns import FOREVER, micros

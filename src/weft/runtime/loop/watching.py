@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weft.logical.times import AHEAD_OF_THE_CLOCK, shown_time
-from weft.plan.graph import PhysicalGraph
+from weft.plan.physical.graph import PhysicalGraph
 from weft.runtime.log.values import Manifest
 from weft.runtime.loop.ran_batch import RanBatch
 from weft.runtime.observe.metrics import BatchMetrics

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from weft.logical.query.query import connected
 from weft.logical.schema import Stream
-from weft.plan.graph import PhysicalGraph
+from weft.plan.physical.graph import PhysicalGraph
 from weft.runtime.model.batch_order import ENDED, NEVER, UNKNOWN, Clock
 from weft.runtime.model.columns import micros
 

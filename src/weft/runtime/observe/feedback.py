@@ -23,7 +23,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from weft.plan.graph import PhysicalGraph
+from weft.plan.physical.graph import PhysicalGraph
 from weft.runtime.observe.counts import CountedStep, SeenBatch, WeightedBatches
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.watched import WatchedQuery, WatchedStep, watch

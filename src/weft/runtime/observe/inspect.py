@@ -17,8 +17,8 @@ from typing import Any
 
 from weft.errors import StateError, StatisticsError, WeftError
 from weft.logical.query.window import Rows
-from weft.plan.graph import PhysicalGraph, StoreNode
 from weft.plan.join_plan import store_name
+from weft.plan.physical.graph import PhysicalGraph, StoreNode
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
 from weft.runtime.observe.table_progress import TableProgress, table_states

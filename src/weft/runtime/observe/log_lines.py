@@ -33,7 +33,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.runtime.observe.metrics import BatchMetrics
-from weft.stats.latency import Latency
+from weft.stats.histogram import Latency
 from weft.storage.cache import CacheCounts
 
 __all__ = ["LOGGER", "batch_fields", "log_batch"]

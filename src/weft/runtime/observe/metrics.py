@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from weft.logical.expr.expression import to_sql
-from weft.plan.graph import PhysicalGraph
-from weft.stats.latency import Latency
+from weft.plan.physical.graph import PhysicalGraph
+from weft.stats.histogram import Latency
 from weft.stats.skew import HeavyShares
 from weft.stats.statistics import predicate_name
 from weft.storage.cache import CacheCounts

@@ -15,8 +15,10 @@ from collections.abc import Sequence
 
 from weft.errors import StatisticsError
 from weft.logical.expr.user_functions import has_user_call, user_functions
-from weft.plan.graph import PhysicalGraph
-from weft.plan.observation import (
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.physical.rules import ProbeRule
+from weft.plan.schedule import edge_copies
+from weft.plan.show.observation import (
     EVENT_TIME,
     WALL_CLOCK,
     FunctionSeen,
@@ -25,8 +27,6 @@ from weft.plan.observation import (
     StepSeen,
     StoreSeen,
 )
-from weft.plan.rules import ProbeRule
-from weft.plan.schedule import edge_copies
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.stats.statistics import predicate_name
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft.errors import ResultError
 from weft.logical.query.ordering import Punctuation
-from weft.plan.graph import Member, PhysicalGraph
-from weft.plan.part import QueryPart, part_of
+from weft.plan.physical.graph import Member, PhysicalGraph
+from weft.plan.physical.part import QueryPart, part_of
 from weft.runtime.log.totals import QueryTotals, Totals
 from weft.runtime.observe.metrics import BatchMetrics, KeyMetrics
 from weft.runtime.queries.request import QueryRequest
-from weft.stats.latency import Latency
-from weft.stats.samples import SampleHistory
+from weft.stats.histogram import Latency
+from weft.stats.sampling.samples import SampleHistory
 
 if TYPE_CHECKING:  # planning imports this module, and must not load the kernels
     from weft.runtime.log.values import Manifest, Suspension

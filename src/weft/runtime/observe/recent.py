@@ -11,7 +11,7 @@ import threading
 from itertools import groupby
 
 from weft.errors import StatisticsError
-from weft.plan.graph import PhysicalGraph
+from weft.plan.physical.graph import PhysicalGraph
 from weft.runtime.observe.counts import SeenBatch
 from weft.runtime.observe.feedback import Folding, heavy_known
 from weft.runtime.observe.metrics import BatchMetrics

@@ -13,10 +13,10 @@ from weft.logical.expr.expression import BOOLEAN, Expr, make_call
 from weft.logical.expr.user_functions import has_user_call
 from weft.logical.query.horizon import is_time_bound, time_bounds
 from weft.logical.query.query import Query
-from weft.plan.derive import filters_of
-from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import Names
-from weft.plan.rules import ProbeRule
+from weft.plan.physical.derive import filters_of
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.physical.rules import ProbeRule
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.observed import probe_copies, store_copies
 from weft.stats.known import PredicateSet

@@ -38,8 +38,7 @@ from weft.runtime.wire.sorted_runs import (
     sample_of,
 )
 from weft.runtime.wire.task_input import Job
-from weft.stats.histogram import BITS, CLASSES, Histogram
-from weft.stats.latency import Latency
+from weft.stats.histogram import BITS, CLASSES, Histogram, Latency
 
 __all__ = ["InMemory", "Merge", "collect", "collect_task"]
 

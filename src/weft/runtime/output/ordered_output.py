@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from weft.bucket.columns import longs
 from weft.kernels.expr.arrow import result_schema
-from weft.plan.graph import Member
+from weft.plan.physical.graph import Member
 from weft.ports.punctuation import Punctuations
 from weft.runtime.hop.sorting import tuples_before
 from weft.runtime.log.values import HeldRun
@@ -22,7 +22,7 @@ from weft.runtime.model.batch_order import ENDED, UNKNOWN, BatchOrder
 from weft.runtime.model.watermarks import Watermarks
 from weft.runtime.output.batch_files import read_file
 from weft.runtime.wire.collected import Collected
-from weft.stats.latency import Latency
+from weft.stats.histogram import Latency
 from weft.storage.storage import Storage
 
 __all__ = ["Gathered", "clock_of", "gather", "next_waiting", "tuples_after"]

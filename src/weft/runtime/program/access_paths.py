@@ -11,8 +11,8 @@ either answered by the search itself or part of `rest`, never both. The paths, i
 5. a column of the store with one bound: the order of its values;
 6. every pair.
 
-Where several columns would do, `plan/search.py` chooses among them. Bounds on the store's event time narrow the window
-in every case, since a window is checked anyway.
+Where several columns would do, `plan/physical/search.py` chooses among them. Bounds on the store's event time narrow
+the window in every case, since a window is checked anyway.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from weft.bucket.index import Order, by_hash, by_value
 from weft.logical.expr.bounds import Bound, Limit, ValueRange, bounds, grid
 from weft.logical.expr.expression import Expr, all_of
-from weft.plan.rules import ProbeRule
-from weft.plan.search import band_of, grid_of, time_bounds
+from weft.plan.physical.rules import ProbeRule
+from weft.plan.physical.search import band_of, grid_of, time_bounds
 from weft.runtime.model.columns import key_name
 
 __all__ = ["Access", "choose_access"]

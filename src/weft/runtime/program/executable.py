@@ -20,9 +20,9 @@ from weft.bucket.index import Order, by_hash
 from weft.kernels.query_sets.predicate_index import PredicateIndex
 from weft.kernels.route.heavy import heavy_words
 from weft.logical.expr.expression import Column, Expr, columns
-from weft.plan.derive import filters_of
-from weft.plan.graph import Member, PhysicalGraph, StoreNode
-from weft.plan.rules import ProbeRule, ResultRule, Rule, StoreRule, Sweep
+from weft.plan.physical.derive import filters_of
+from weft.plan.physical.graph import Member, PhysicalGraph, StoreNode
+from weft.plan.physical.rules import ProbeRule, ResultRule, Rule, StoreRule, Sweep
 from weft.runtime.model.columns import (
     BATCH,
     MAX,

@@ -12,12 +12,12 @@ from functools import cached_property
 from weft.kernels.query_sets.query_set import set_names, words_for
 from weft.logical.expr.expression import Column
 from weft.logical.query.window import Window
-from weft.plan.graph import Member, PhysicalGraph, Source
 from weft.plan.join_plan import Names
-from weft.plan.rules import Edge, ProbeRule, ResultRule, Rule, StoreRule, Users
+from weft.plan.physical.graph import Member, PhysicalGraph, SourceNode
+from weft.plan.physical.rules import Edge, ProbeRule, ResultRule, Rule, StoreRule, Users
 from weft.runtime.model.columns import View, counts, longest, per_key, seq_name
 from weft.runtime.program.window_limits import Limits, limits_of
-from weft.stats.attributes import Attribute, JoinAttribute, join_attributes
+from weft.stats.sampling.attributes import Attribute, JoinAttribute, join_attributes
 from weft.stats.skew import key_column
 
 __all__ = ["GraphIndex"]
@@ -77,10 +77,10 @@ class GraphIndex:
         return tuple(self.members[name].slot for name in users)
 
     @cached_property
-    def _sources(self) -> Mapping[str, Source]:
+    def _sources(self) -> Mapping[str, SourceNode]:
         return {source.alias: source for source in self.graph.sources}
 
-    def source(self, alias: str) -> Source:
+    def source(self, alias: str) -> SourceNode:
         """The node of the graph where tuples of an input enter."""
         return self._sources[alias]
 

@@ -18,11 +18,11 @@ from weft.logical.outer.waiting import completing_inputs, reaches, waits
 from weft.logical.query.join_tree import ASOF, TESTS
 from weft.logical.query.query import Query
 from weft.logical.query.window import Range
-from weft.plan.derive import closed_retention, retention_of
-from weft.plan.graph import Member, StoreNode
 from weft.plan.homes import locate_rows
 from weft.plan.join_plan import Names
-from weft.plan.rules import ProbeRule
+from weft.plan.physical.derive import closed_retention, retention_of
+from weft.plan.physical.graph import Member, StoreNode
+from weft.plan.physical.rules import ProbeRule
 from weft.runtime.model.batch_order import ENDED, Clock
 from weft.runtime.model.columns import View, full_name, key_name, micros, per_key
 from weft.runtime.program.access_paths import Access

@@ -18,7 +18,7 @@ from weft.bucket.columns import longs
 from weft.bucket.compiled import Longs
 from weft.kernels.query_sets.query_set import all_of, by_thresholds, thresholds
 from weft.logical.query.window import Range, Rows, Window
-from weft.plan.graph import Member
+from weft.plan.physical.graph import Member
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import MAX, View, micros, seq_name
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from weft.errors import WeftError
-from weft.plan.graph import CODEC, PhysicalGraph
+from weft.plan.physical.graph import CODEC, PhysicalGraph
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Blueprint

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft.plan.graph import PhysicalGraph
-from weft.plan.rules import ProbeRule, ResultRule, StoreRule, Users
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.physical.rules import ProbeRule, ResultRule, StoreRule, Users
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
 from weft.runtime.queries.visibility import COPIES, FOUND, NULLS, StateFacts, stores_of

@@ -15,7 +15,7 @@ from typing import Any
 from weft.logical.nested.nested import defined_streams
 from weft.logical.query.ordering import Ordering
 from weft.logical.query.query import Query
-from weft.plan.graph import CODEC
+from weft.plan.physical.graph import CODEC
 
 __all__ = ["DERIVED", "QueryRequest", "is_inner"]
 

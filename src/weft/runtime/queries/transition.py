@@ -14,7 +14,7 @@ from typing import Any
 
 from weft.logical.query.query import Query
 from weft.logical.query.window import Rows
-from weft.plan.graph import CODEC, Member, PhysicalGraph
+from weft.plan.physical.graph import CODEC, Member, PhysicalGraph
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.program.store_plans import lifetime
 from weft.runtime.queries.visibility import StateFacts

@@ -15,9 +15,9 @@ from weft.logical.outer.outer import Closing
 from weft.logical.query.ordering import Ordering
 from weft.logical.query.query import PRESENT, Query
 from weft.logical.query.window import Rows, Window
-from weft.plan.derive import closed_retention, columns_of, filters_of
-from weft.plan.graph import Member, Visibility
-from weft.plan.placing import is_foreign
+from weft.plan.physical.derive import closed_retention, columns_of, filters_of
+from weft.plan.physical.graph import Member, Visibility
+from weft.plan.physical.placing import is_foreign
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.model.columns import FOREVER, full_name, micros, seq_name
 from weft.runtime.program.executable import ExecutableGraph

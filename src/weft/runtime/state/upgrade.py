@@ -24,10 +24,10 @@ from weft.kernels.query_sets.query_set import columns_of, nonempty, only, set_bi
 from weft.logical.expr.expression import all_of as conjunction
 from weft.logical.expr.expression import columns
 from weft.logical.query.query import PRESENT
-from weft.plan.derive import filters_of
-from weft.plan.graph import Member
 from weft.plan.join_plan import Names
-from weft.plan.rules import Users
+from weft.plan.physical.derive import filters_of
+from weft.plan.physical.graph import Member
+from weft.plan.physical.rules import Users
 from weft.runtime.model.columns import BATCH, FOREVER, UNTIL, full, full_name, key_name, seq_name, values_of
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan

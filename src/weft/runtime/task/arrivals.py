@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.kernels.ages import Classes, ages_of_times
-from weft.plan.graph import PhysicalGraph
+from weft.plan.physical.graph import PhysicalGraph
 from weft.ports.source import Part, PartRows
 from weft.runtime.hop.latency import BatchAges
 from weft.runtime.log.values import BatchPlan, Inputs

@@ -10,7 +10,7 @@ from weft.runtime.log.values import HeldRun
 from weft.runtime.wire.encoded_report import EncodedReport
 from weft.runtime.wire.exchange import Sender
 from weft.runtime.wire.sorted_runs import SortedRun
-from weft.stats.latency import Latency
+from weft.stats.histogram import Latency
 
 __all__ = ["Collected", "RunsFound"]
 

@@ -25,7 +25,7 @@ from weft.runtime.wire.encoded_report import EncodedReport, ProtocolError
 from weft.runtime.wire.exchange import Packed, Sender
 from weft.runtime.wire.messages import REPORT, Message
 from weft.runtime.wire.values_sampled import ValuesSampled
-from weft.stats.latency import Latency
+from weft.stats.histogram import Latency
 from weft.storage.cache import CacheCounts
 
 __all__ = [

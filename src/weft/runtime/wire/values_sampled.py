@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from weft.runtime.wire.encoded_report import EncodedReport
 from weft.runtime.wire.messages import REPORT, Message
-from weft.stats.attributes import Attribute
-from weft.stats.samples import AttributeSample, Common
+from weft.stats.sampling.attributes import Attribute
+from weft.stats.sampling.samples import AttributeSample, Common
 
 __all__ = ["ValuesSampled"]
 

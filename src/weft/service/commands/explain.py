@@ -14,8 +14,8 @@ from weft.errors import ConfigError, WeftError, nearest
 from weft.logical.expr.expression import BOOLEAN, Call, Expr, columns, make_call
 from weft.logical.query.horizon import is_time_bound
 from weft.logical.query.query import Query
-from weft.plan.graph import CODEC
-from weft.plan.shared import shared_text
+from weft.plan.physical.graph import CODEC
+from weft.plan.show.shared import shared_text
 from weft.service.pipeline import Pipeline
 from weft.session.planned_query import PlannedQuery
 from weft.session.session import Session

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from weft.errors import ConfigError
-from weft.plan.figures import number
+from weft.plan.show.figures import number
 from weft.service.client import Client, Results
 from weft.service.hub.values import QueryInfo
 

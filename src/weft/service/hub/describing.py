@@ -16,8 +16,8 @@ from weft.connectors.memory.recent import RecentSink
 from weft.connectors.sink_descriptions import describe_sink
 from weft.logical.query.query import Query
 from weft.logical.schema import Stream
-from weft.plan.graph import PhysicalGraph
-from weft.plan.rules import ProbeRule, ResultRule, Rule
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.physical.rules import ProbeRule, ResultRule, Rule
 from weft.ports.sink import Sink
 from weft.runtime.log.totals import StreamTotals
 from weft.runtime.observe.metrics import BatchMetrics, StepMetrics, StoreMetrics

@@ -17,7 +17,7 @@ from pathlib import Path
 from weft.connectors.memory.recent import RecentSink
 from weft.connectors.memory.sink import MemorySink
 from weft.errors import CatalogError, QueryError, StateError
-from weft.plan.graph import CODEC
+from weft.plan.physical.graph import CODEC
 from weft.ports.sink import Sink
 from weft.service.hub.describing import columns_of
 from weft.service.hub.planning_lanes import PlanningLanes

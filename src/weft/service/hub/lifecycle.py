@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from weft.errors import SuspendedError, WeftError
-from weft.plan.graph import PhysicalGraph
+from weft.plan.physical.graph import PhysicalGraph
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.service.figures import BatchFigures, RunTotals, batch_figures
 from weft.service.hub.refusals import NotReadyError

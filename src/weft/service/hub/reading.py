@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from weft.connectors.formats.dead_letters import DeadLetters
 from weft.connectors.memory.recent import RecentSink
 from weft.errors import nearest
-from weft.plan.graph import CODEC
+from weft.plan.physical.graph import CODEC
 from weft.runtime.log.totals import StreamTotals
 from weft.service.figures import latency_of, percentiles, rate_of
 from weft.service.hub.describing import (

@@ -14,7 +14,7 @@ from typing import Any
 
 from weft.service.figures import BatchFigures, percentiles
 from weft.service.page.elements import SERIES
-from weft.stats.latency import Latency
+from weft.stats.histogram import Latency
 
 __all__ = [
     "CHARTS",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nicegui import ui
 
-from weft.plan.drawing.svg import STYLE
+from weft.plan.show.svg import STYLE
 
 __all__ = [
     "CSS",

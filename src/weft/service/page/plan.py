@@ -14,13 +14,13 @@ from html import escape
 from nicegui import ui
 
 from weft.errors import WeftError
-from weft.plan.drawing.layout import draw_graph
-from weft.plan.drawing.svg import colour_of, svg
-from weft.plan.figures import number
-from weft.plan.graph import PhysicalGraph
 from weft.plan.join_plan import StepCost, StoreCost
-from weft.plan.observation import Observation, StepSeen
-from weft.plan.rules import ProbeRule, StoreRule
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.physical.rules import ProbeRule, StoreRule
+from weft.plan.show.figures import number
+from weft.plan.show.layout import draw_graph
+from weft.plan.show.observation import Observation, StepSeen
+from weft.plan.show.svg import colour_of, svg
 from weft.runtime.observe.observed import observed
 from weft.service.page.elements import set_rows, text_table
 from weft.service.page.visit import Live, PlanVersion, Visit

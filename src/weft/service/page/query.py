@@ -17,9 +17,9 @@ from nicegui import run, ui
 
 from weft.errors import SqlError, WeftError
 from weft.optimizer.single.strategies import STRATEGIES
-from weft.plan.drawing.layout import draw_graph
-from weft.plan.drawing.svg import svg
-from weft.plan.figures import number
+from weft.plan.show.figures import number
+from weft.plan.show.layout import draw_graph
+from weft.plan.show.svg import svg
 from weft.service.hub.values import NewQuery, StreamInfo
 from weft.service.page.frame import tell_error
 from weft.service.page.results import Choice, results

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from weft.plan.graph import PhysicalGraph
-from weft.plan.observation import Observation
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.show.observation import Observation
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.observed import observed
 from weft.runtime.observe.plan_changes import PlanChange

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from weft.logical.query.canonical import readable
-from weft.plan.figures import number
+from weft.plan.show.figures import number
 from weft.session.statistics_report import HEADS, report_cells
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tests.unit.plan.test_drawing import QUERIES, seen_graph, session, shared_gr
 from tests.unit.service.api.running import JOIN, place, running_hub, wait_for
 from weft.connectors.memory.sink import to_memory
 from weft.logical.schema import DataType, Field, Schema, Stream
-from weft.plan.rules import ProbeRule
+from weft.plan.physical.rules import ProbeRule
 from weft.runtime.log.totals import StreamTotals
 from weft.runtime.loop.handle import Running
 from weft.runtime.observe import progress
@@ -30,8 +30,7 @@ from weft.service.page.overview import stream_cells
 from weft.service.page.plan import details
 from weft.service.page.visit import PageModel, PlanVersions, what_happened
 from weft.service.pipeline import load_pipeline
-from weft.stats.histogram import Histogram
-from weft.stats.latency import Latency
+from weft.stats.histogram import Histogram, Latency
 from weft.testing import LocalRun
 
 

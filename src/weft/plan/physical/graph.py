@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from weft.errors import PlanError
 from weft.logical.codec import LOGICAL, Codec
@@ -28,12 +28,12 @@ from weft.plan.join_plan import (
     Store,
     StoreCost,
 )
+from weft.plan.physical.rules import Edge, ProbeRule, ResultRule, Rule, StoreRule, Sweep, Users
+from weft.plan.physical.validate import validate
 from weft.plan.routing import Equality
-from weft.plan.rules import Edge, ProbeRule, ResultRule, Rule, StoreRule, Sweep, Users
-from weft.plan.validate import validate
 from weft.plan.workload import Answer, Filling, SharedStore, Upkeep, Walk, WorkloadPlan, store_identity
 
-__all__ = ["CODEC", "Member", "PhysicalGraph", "Source", "StoreNode", "Visibility"]
+__all__ = ["CODEC", "Member", "PhysicalGraph", "SourceNode", "StoreNode", "Visibility"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,10 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceNode:
     """The node where tuples of an input enter the graph; only ``columns`` of them go on."""
+
+    WRITTEN_AS: ClassVar[str] = "Source"  # as every checkpoint has it
 
     name: str
     alias: str
@@ -133,7 +135,7 @@ class PhysicalGraph:
     """
 
     members: tuple[Member, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[SourceNode, ...]
     stores: tuple[StoreNode, ...]
     edges: tuple[Edge, ...]
     rules: tuple[Rule, ...]
@@ -211,6 +213,6 @@ CODEC = Codec(
         *(Layout, Store, ProbeOrder, Operator, StepCost, StoreCost, Cost, JoinPlan),
         *(SharedStore, Walk, Upkeep, Answer, Filling, WorkloadPlan),
         *(Equality, Edge, StoreRule, ProbeRule, ResultRule, Sweep),
-        *(Source, StoreNode, Visibility, Closing, Member, PhysicalGraph),
+        *(SourceNode, StoreNode, Visibility, Closing, Member, PhysicalGraph),
     )
 )

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from weft.logical.expr.bounds import Bound, ValueRange, bounds, ranges
 from weft.logical.expr.expression import Expr
 from weft.logical.query.window import UNBOUNDED
-from weft.plan.graph import PhysicalGraph, StoreNode
-from weft.plan.rules import ProbeRule
+from weft.plan.physical.graph import PhysicalGraph, StoreNode
+from weft.plan.physical.rules import ProbeRule
 
 __all__ = ["band_of", "describe_searches", "grid_of", "time_bounds"]
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from weft.plan.figures import number
-from weft.plan.graph import PhysicalGraph, StoreNode
-from weft.plan.observation import Observation
-from weft.plan.rules import ProbeRule, ResultRule, StoreRule, Users
+from weft.plan.physical.graph import PhysicalGraph, StoreNode
+from weft.plan.physical.rules import ProbeRule, ResultRule, StoreRule, Users
 from weft.plan.schedule import LOCAL
+from weft.plan.show.figures import number
+from weft.plan.show.observation import Observation
 
 __all__ = ["Box", "Drawing", "Lane", "Link", "draw_graph", "short_name", "shortened"]
 

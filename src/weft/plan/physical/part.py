@@ -13,10 +13,10 @@ from weft.logical.expr.expression import rename
 from weft.logical.outer.outer import Closing
 from weft.logical.query.canonical import joined_on
 from weft.logical.query.query import Query
-from weft.plan.graph import Member, PhysicalGraph, StoreNode
 from weft.plan.join_plan import Names
-from weft.plan.lower import lower_workload
-from weft.plan.rules import ProbeRule, ResultRule, StoreRule
+from weft.plan.physical.graph import Member, PhysicalGraph, StoreNode
+from weft.plan.physical.lower import lower_workload
+from weft.plan.physical.rules import ProbeRule, ResultRule, StoreRule
 from weft.plan.workload import Answer, SharedStore, Upkeep, Walk, WorkloadPlan
 
 __all__ = ["QueryPart", "part_of"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.logical.query.canonical import readable
-from weft.plan.graph import PhysicalGraph
+from weft.plan.physical.graph import PhysicalGraph
 from weft.plan.schedule import ALL, LOCAL
 
 __all__ = ["diagram"]

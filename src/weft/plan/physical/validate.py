@@ -17,10 +17,16 @@ from weft.logical.expr.expression import columns
 from weft.logical.outer.outer import Closing
 from weft.logical.query.canonical import joined_on
 from weft.logical.query.query import Query
-from weft.plan.derive import columns_of, counts_unwanted, indexes_of, probe_conditions, widest_retention
 from weft.plan.homes import locate_rows
 from weft.plan.join_plan import Names
-from weft.plan.placing import (
+from weft.plan.physical.derive import (
+    columns_of,
+    counts_unwanted,
+    indexes_of,
+    probe_conditions,
+    widest_retention,
+)
+from weft.plan.physical.placing import (
     EdgeChoice,
     Home,
     TuplePlace,
@@ -31,11 +37,11 @@ from weft.plan.placing import (
     next_step,
     storing_edge,
 )
-from weft.plan.rules import RESULT, Edge, ProbeRule, ResultRule, StoreRule, Users
+from weft.plan.physical.rules import RESULT, Edge, ProbeRule, ResultRule, StoreRule, Users
 from weft.plan.schedule import GROUP_BY, LOCAL
 
 if TYPE_CHECKING:
-    from weft.plan.graph import PhysicalGraph, StoreNode
+    from weft.plan.physical.graph import PhysicalGraph, StoreNode
 
 __all__ = ["validate"]
 

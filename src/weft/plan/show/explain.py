@@ -1,30 +1,34 @@
-"""Texts that explain a plan, or compare strategies.
+"""Texts that explain a plan, how rows without a partner are found, or that compare strategies.
 
 Guarantees: the texts are derived from the graph, its estimates and, if it has run, its observation; equal values give
 equal texts. Predicted and observed figures stand side by side in the same unit: the column *observed* belongs to the
-one on its left. A figure that is not known is shown as `?`.
+one on its left. A figure that is not known is shown as `?`. The part on closing names every join that keeps rows
+without a partner, when these leave, and from which stores they are found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from weft.errors import WeftError
-from weft.logical.expr.expression import Call
+from weft.logical.expr.expression import Call, all_of, to_sql
 from weft.logical.expr.user_functions import has_user_call
 from weft.logical.outer.asof import asof_joins
+from weft.logical.outer.outer import joins, visible
+from weft.logical.outer.waiting import AT_ONCE, waits
+from weft.logical.query.join_tree import ASOF, Join
 from weft.logical.query.ordering import Ordering
 from weft.logical.query.query import Query
 from weft.logical.query.window import Rows
 from weft.logical.times import format_duration
-from weft.plan.closing import closing_lines
-from weft.plan.figures import number, table
-from weft.plan.graph import PhysicalGraph, StoreNode
+from weft.plan.homes import locate_rows
 from weft.plan.join_plan import CallCost, Cost
-from weft.plan.observation import FunctionSeen, Observation, StepSeen
-from weft.plan.rules import ProbeRule, StoreRule
-from weft.plan.search import describe_searches
+from weft.plan.physical.graph import PhysicalGraph, StoreNode
+from weft.plan.physical.rules import ProbeRule, StoreRule
+from weft.plan.physical.search import describe_searches
+from weft.plan.show.figures import number, table
+from weft.plan.show.observation import FunctionSeen, Observation, StepSeen
 
 __all__ = ["compare", "explain"]
 
@@ -56,7 +60,7 @@ def explain(
         lines += ["Probe orders", *_step_table(graph, observed), ""]
     if calls:
         lines += ["Functions", *_call_table(calls, observed), ""]
-    lines += closing_lines(graph, observed)
+    lines += _closing_lines(graph, observed)
     if observed:
         lines += ["Time per batch", *table(_HOP_HEADS, _hop_rows(observed)), ""]
     lines += [f"note: {note}" for note in _notes(graph)]
@@ -318,3 +322,63 @@ def compare(costs: Mapping[str, Cost | WeftError]) -> str:
     heads = ("strategy", "cost", "of best", "hops", "stored", "probes/s", "shipped/s", "latency")
     failed = [f"  {name}: {e.message}" for name, e in costs.items() if isinstance(e, WeftError)]
     return "\n".join(["Strategies", *table(heads, rows), *failed]) + "\n"
+
+
+def _closing_lines(graph: PhysicalGraph, seen: Observation | None) -> list[str]:
+    """The lines that explain the closing of a graph of one query; an empty list if it has nothing to close."""
+    lines: list[str] = []
+    for sweep in graph.sweeps:
+        member = graph.member(sweep.query)
+        if member.closing is None:
+            continue
+        waiting = waits(member.query, member.closing.tree)
+        lines += ["Closing"]
+        for at, join in joins(member.closing.tree):
+            lines += [f"  {line}" for line in _join(at, join, waiting)]
+        if member.closing.where:
+            lines.append(f"  of all rows, those with {to_sql(all_of(member.closing.where))}")
+        lines.append(f"  {_place(graph, member.closing.tree, sweep.homes)}")
+        if not member.closing.walked:
+            lines.append("  rows that miss nothing are found there, too")
+        lines += [f"  observed: {seen.closed:,} of {seen.results:,} results"] if seen else []
+        lines.append("")
+    return lines
+
+
+def _join(at: int, join: Join, waiting: dict[tuple[int, str], timedelta | None]) -> Iterator[str]:
+    """Lines that say what a join does with rows that have no partner."""
+    if join.kind in ("inner", "semi"):
+        return
+    if join.kind in ASOF:
+        asked = [name for name in visible(join.left) if waiting[at, name] is not None]
+        yield (
+            f"{', '.join(visible(join.left))} with the latest of {_described(join, join.left)}: "
+            f"leave when time has passed {' or '.join(asked)}"
+        )
+        return
+    for side in (join.left, join.right) if join.kind == "full" else (join.left,):
+        names = visible(side)
+        bounded = [
+            f"{name} + {format_duration(wait).lower()}" for name in names if (wait := waiting[at, name])
+        ]
+        now = [name for name in names if waiting[at, name] == timedelta(0)]
+        ends = " or ".join([*now, *bounded])
+        when = f"leave when time has passed {ends}" if ends else "leave at the end of the input"
+        if all(waiting[at, name] == AT_ONCE for name in names):
+            when = "leave at once"
+        yield f"{', '.join(names)} without a partner in {_described(join, side)}: {when}"
+
+
+def _described(join: Join, side: Join | str) -> str:
+    away = join.right if side is join.left else join.left
+    return (
+        f"{', '.join(visible(away))} ({join.kind} join on {to_sql(all_of(join.on)) if join.on else 'TRUE'})"
+    )
+
+
+def _place(graph: PhysicalGraph, tree: Join, homes: tuple[str, ...]) -> str:
+    stores = [graph.store(name) for name in homes]
+    place = locate_rows(tree, {store.aliases[0]: store.layout for store in stores})
+    named = ", ".join(f"{store.name} ({store.layout})" for store in stores)
+    where = "in one partition" if place is None or place.everywhere else "in every partition for itself"
+    return f"looked for {where}, from {named}"

@@ -22,7 +22,7 @@ from weft.plan.schedule import (
     NO_KEY,
     SHUFFLE,
     SPAN,
-    Place,
+    ProbePlace,
     Spread,
     start,
     step,
@@ -123,7 +123,7 @@ def first_step(query: Query, alias: str, homes: Iterable[Home], target: Layout, 
             sent = target.heavy or (home.layout.heavy and target.kind != "replicated")
             by = _routing(query).ways(spread.key, known) if sent else (None,)
             return EdgeChoice(LOCAL, there.hop, by, home.edge, at, heavy=target.heavy)
-    kind, there = step(Place(0, _ELSEWHERE, True), spread, complete, routable)
+    kind, there = step(ProbePlace(0, _ELSEWHERE, True), spread, complete, routable)
     return _sent(query, kind, there.hop, known, target)
 
 
@@ -131,7 +131,7 @@ def next_step(query: Query, known: Names, at: TuplePlace, target: Layout, comple
     """The edge of matches to the next store they probe."""
     spread = _spread(query, target)
     routable = _is_routable(query, spread, frozenset(known))
-    kind, there = step(Place(at.hop, _key(query, at.by), False, at.heavy), spread, complete, routable)
+    kind, there = step(ProbePlace(at.hop, _key(query, at.by), False, at.heavy), spread, complete, routable)
     if kind == LOCAL:
         return EdgeChoice(LOCAL, there.hop, (None,), None, TuplePlace(there.hop, at.by, there.heavy))
     return _sent(query, kind, there.hop, frozenset(known), target)
@@ -158,7 +158,7 @@ def storing_edge(query: Query, at: TuplePlace, layout: Layout) -> EdgeChoice:
     known = _routing(query).spread(layout)
     spread = known._replace(key=_key(query, layout.by) if layout.by is not None else NO_KEY)
     here = _key(query, at.by)
-    place = Place(at.hop, _ELSEWHERE - 1 if here == _ELSEWHERE else here, False, at.heavy)
+    place = ProbePlace(at.hop, _ELSEWHERE - 1 if here == _ELSEWHERE else here, False, at.heavy)
     kind, hop = store_edge(place, spread)
     sent = kind == GROUP_BY
     there = TuplePlace(hop, layout.by, spread.heavy)

@@ -9,21 +9,27 @@ is (value / standard error)²: an evidence of n means a relative standard error 
 - A *comparison* or a *band* is counted over all pairs of two ordered samples (Mann and Whitney's statistic), with the
   variance σ²_R / n_R + σ²_S / n_S + s / (n_R n_S), where σ² is that of the part of partners over one side's tuples.
   A band that so few pairs are in that they tell nothing is taken from the samples' distributions, made continuous.
+- *Heavy values* are kept in the manifest, so that a session that is started again has them: `next_heavy` is a function
+  of what the manifest before a batch has and of what the batch's tasks reported, so a batch that is repeated leaves the
+  same. The optimiser decides whether the shares call for another plan (`optimizer/adaptation.py`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.stats.figure import Figure
-from weft.stats.samples import Sample
-from weft.stats.skew import HeavyValue
+from weft.stats.sampling.attributes import Attribute
+from weft.stats.sampling.samples import AttributeSample, Sample, merge
+from weft.stats.skew import HeavyShares, HeavyValue
 
-__all__ = ["Between", "comparison", "distinct_count", "figure_of", "heavy_shares", "null_share", "short"]
+__all__ = ["Between", "comparison", "distinct_count", "figure_of", "heavy_shares", "next_heavy", "null_share"]
+
 
 Numbers = NDArray[np.float64]
 
@@ -70,10 +76,10 @@ def heavy_shares(sample: Sample) -> tuple[tuple[HeavyValue, float], ...]:
     with_value = max(1.0, sample.rows - sample.nulls)
     known = [(value, count / with_value) for value, count in sample.common.values() if value is not None]
     ranked = sorted(known, key=lambda item: (-item[1], str(item[0])))
-    return tuple((value, short(share)) for value, share in ranked[:MOST_HEAVY] if share >= LEAST_SHARE)
+    return tuple((value, _short(share)) for value, share in ranked[:MOST_HEAVY] if share >= LEAST_SHARE)
 
 
-def short(share: float) -> float:
+def _short(share: float) -> float:
     """A share in few digits, rounded down, so that the sum of all shares never exceeds 1."""
     return math.floor(share * 1e6) / 1e6
 
@@ -128,3 +134,32 @@ def figure_of(value: float, variance: float, batch: int) -> Figure:
     """The figure of an estimate with a variance."""
     evidence = value**2 / variance if variance > 0 else 0.0
     return Figure(value, "sampled", evidence, batch)
+
+
+NEWEST = 0.5  # The weight of a new sample; all earlier ones together have the rest.
+
+Shares = tuple[tuple[HeavyValue, float], ...]
+
+
+def next_heavy(before: HeavyShares, reports: Iterable[AttributeSample]) -> dict[str, dict[str, Shares]]:
+    """The share of each heavy value after a batch, from the shares before it and the samples of its tasks."""
+    samples: dict[Attribute, list[Sample]] = {}
+    for report in reports:
+        if report.looked and report.hashes:
+            samples.setdefault(report.attribute, []).append(Sample.from_report(report, 0))
+    shares = {stream: dict(columns) for stream, columns in before.items()}
+    for attribute, some in sorted(samples.items()):
+        columns = shares.setdefault(attribute.stream, {})
+        new = heavy_shares(merge(some, [1.0] * len(some)))
+        columns[attribute.name] = _merged(columns.get(attribute.name), new)
+    return shares
+
+
+def _merged(old: Shares | None, new: Shares) -> Shares:
+    if old is None:
+        return new
+    before, now = dict(old), dict(new)
+    every = [*before, *(value for value in now if value not in before)]
+    shares = {v: NEWEST * now.get(v, 0.0) + (1 - NEWEST) * before.get(v, 0.0) for v in every}
+    ranked = sorted(shares.items(), key=lambda item: (-item[1], str(item[0])))
+    return tuple((value, _short(share)) for value, share in ranked[:MOST_HEAVY] if share >= LEAST_SHARE)

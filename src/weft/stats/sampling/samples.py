@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.stats.attributes import Attribute
+from weft.stats.sampling.attributes import Attribute
 from weft.stats.skew import HeavyValue
 
 __all__ = ["EVERY_HASH", "AttributeSample", "Common", "Sample", "SampleHistory", "merge"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from weft.logical.query.canonical import readable
-from weft.plan.graph import PhysicalGraph
-from weft.plan.rules import ProbeRule, ResultRule, StoreRule, Users
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.physical.rules import ProbeRule, ResultRule, StoreRule, Users
 
 __all__ = ["filling_text", "shared_text"]
 

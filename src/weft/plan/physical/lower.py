@@ -15,10 +15,16 @@ from weft.logical.outer.outer import Closing
 from weft.logical.query.canonical import joined_on
 from weft.logical.query.ordering import Ordering
 from weft.logical.query.query import Query
-from weft.plan.derive import columns_of, counts_unwanted, indexes_of, probe_conditions, widest_retention
-from weft.plan.graph import Member, PhysicalGraph, Source, StoreNode
 from weft.plan.join_plan import JoinPlan, Names, StepCost
-from weft.plan.placing import (
+from weft.plan.physical.derive import (
+    columns_of,
+    counts_unwanted,
+    indexes_of,
+    probe_conditions,
+    widest_retention,
+)
+from weft.plan.physical.graph import Member, PhysicalGraph, SourceNode, StoreNode
+from weft.plan.physical.placing import (
     EdgeChoice,
     Home,
     TuplePlace,
@@ -29,7 +35,7 @@ from weft.plan.placing import (
     next_step,
     storing_edge,
 )
-from weft.plan.rules import RESULT, Edge, ProbeRule, ResultRule, Rule, StoreRule, Sweep
+from weft.plan.physical.rules import RESULT, Edge, ProbeRule, ResultRule, Rule, StoreRule, Sweep
 from weft.plan.schedule import GROUP_BY, LOCAL
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan, answer_of
 
@@ -102,7 +108,7 @@ class _Lowering:
         self.names = _store_names(self.stores)
         self.complete: dict[SharedStore, int] = {}
         self.homes: dict[str, list[tuple[Home, frozenset[str]]]] = {}
-        self.sources: list[Source] = []
+        self.sources: list[SourceNode] = []
         self.edges: list[Edge] = []
         self.rules: list[Rule] = []
         self.roots: dict[str, _Node] = {}
@@ -142,7 +148,7 @@ class _Lowering:
             queries = [self.queries[name] for name in sorted(root.users)]
             others = [store.layout.by for store in self.stores if store.layout.by is not None]
             others += [e for m in self.members if m.closing for e in m.closing.conditions]
-            self.sources.append(Source(root.node, alias, columns_of(queries, alias, others)))
+            self.sources.append(SourceNode(root.node, alias, columns_of(queries, alias, others)))
             self.steps[alias] = 0
             for store in self.stores:
                 if store.aliases == (alias,):

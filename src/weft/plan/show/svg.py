@@ -12,7 +12,7 @@ from html import escape
 from math import sqrt
 
 from weft.logical.query.canonical import readable
-from weft.plan.drawing.layout import HEIGHT, WIDTH, Box, Drawing, Lane, Link, shortened
+from weft.plan.show.layout import HEIGHT, WIDTH, Box, Drawing, Lane, Link, shortened
 
 __all__ = ["COLOURS", "STYLE", "colour_of", "svg"]
 

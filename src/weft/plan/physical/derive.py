@@ -15,8 +15,8 @@ from weft.logical.outer.waiting import spans
 from weft.logical.query.horizon import retention, time_bounds
 from weft.logical.query.query import Query
 from weft.plan.join_plan import Names
+from weft.plan.physical.rules import ProbeRule, Rule
 from weft.plan.routing import Equality, equalities
-from weft.plan.rules import ProbeRule, Rule
 
 __all__ = [
     "closed_retention",

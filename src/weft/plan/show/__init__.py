@@ -1,0 +1,1 @@
+"""Plans and graphs shown to people: texts, tables, diagrams and pictures."""
