@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks._splitjoin import window_text
 
+from weft.logical.codec import decode
 from weft.stats.histogram import Histogram
 
 __all__ = [
@@ -131,7 +132,7 @@ class Latency:
     @property
     def latency(self) -> Histogram:
         """The latencies of all results."""
-        return Histogram.sum(Histogram.from_list(visit["latency"]) for visit in self.visits)
+        return Histogram.sum(decode(Histogram, visit["latency"]) for visit in self.visits)
 
     @property
     def kept_up(self) -> bool:
@@ -142,7 +143,7 @@ class Latency:
     @property
     def parts(self) -> list[float]:
         """The mean seconds of every part, where every result counts alike."""
-        counts = [Histogram.from_list(visit["latency"]).count for visit in self.visits]
+        counts = [decode(Histogram, visit["latency"]).count for visit in self.visits]
         columns = zip(*(visit["parts"] for visit in self.visits), strict=True)
         return [sum(map(mul, column, counts)) / sum(counts) for column in columns]
 

@@ -21,6 +21,7 @@ from benchmarks._splitjoin import SCHEMAS
 from benchmarks._splitjoin_run import NAME, WeftTask, make_query, make_session, shares
 
 import weft
+from weft.logical.codec import encode
 from weft.runtime.observe.metrics import BatchMetrics
 
 __all__ = ["PARTS", "LatencyTask", "Visits", "run_latency", "visits"]
@@ -85,7 +86,7 @@ def visits(batches: Sequence[BatchMetrics], since: float, delivered: Mapping[int
             reading, joining = shares(batch.seconds)
             running = delivered[batch.number] - batch.started
             parts = (found.mean - running, reading, joining, running - reading - joining)
-            yield Visits(batch.number, found.to_list(), parts)
+            yield Visits(batch.number, encode(found), parts)
 
 
 def _feed(files: Mapping[str, Sequence[Path]], incoming: Path, task: LatencyTask) -> dict[int, float]:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from weft.logical.codec import decode
 from weft.plan.physical.graph import Member
 from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
@@ -81,7 +82,7 @@ class Recorded(Checkpoint):
 
     def _rows(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The rows of a table's version in force."""
-        parts = [Part.from_dict(part) for part in state["parts"]]
+        parts = [decode(Part, part) for part in state["parts"]]
         return [row for part in parts for row in read_table_part(self.storage, part, _Every()).to_pylist()]
 
 
@@ -183,7 +184,7 @@ def lives(root: Path) -> dict[str, Life]:
     for number in range(batches):
         record = recorded(root, number)
         for name, member in _members(record).items():
-            if is_inner(QueryRequest.from_dict(record["blueprint"]["requests"][name])):
+            if is_inner(decode(QueryRequest, record["blueprint"]["requests"][name])):
                 continue
             names = {old: new for new, old in record["blueprint"]["requests"][name]["names"]}
             known = found.get(name) or Life(name, number, number - 1, member, names, record["evicted"])

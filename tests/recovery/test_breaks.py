@@ -24,6 +24,7 @@ from tests.recovery.program import run_case
 from tests.recovery.records import Recorded, RecordedLoop
 from tests.shares import numbers, share_of
 from weft.connectors.files.parquet_sink import ParquetSink
+from weft.logical.codec import encode
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
 
@@ -90,7 +91,7 @@ class Breaking(Recorded):
 
 def _end(plan: BatchPlan | None, step: str) -> str:
     """A step, if it is one of the batch that ends the input."""
-    return step if plan is not None and is_ending(plan.to_dict()) else ""
+    return step if plan is not None and is_ending(encode(plan)) else ""
 
 
 def _run(case: Case, root: Path, spark: Any, breaker: Breaker) -> bool:

@@ -20,7 +20,7 @@ import pytest
 from tests.recovery.fault_world import Rows
 from tests.recovery.test_log_losses import Scene
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.log.record import write_record
+from weft.runtime.log.entries import write_record
 from weft.runtime.log.totals import QueryTotals
 from weft.runtime.observe.inspect import inspect
 from weft.runtime.observe.metrics import BatchMetrics

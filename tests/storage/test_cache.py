@@ -15,6 +15,7 @@ import pytest
 from tests.shares import seeds
 from tests.storage.test_sessions import session_at, write
 from weft.errors import ConfigError
+from weft.logical.codec import encode
 from weft.runtime.observe.inspect import inspect
 from weft.runtime.observe.log_lines import batch_fields
 from weft.runtime.observe.metrics import BatchMetrics
@@ -135,7 +136,7 @@ def test_a_session_says_how_its_cache_was_used(
         found = sum((one.cache for one in batches), CacheCounts())
         rest = astuple(host_cache().counts - found)  # what the driver looked for after the last batch
         assert min(rest) >= 0
-        assert [BatchMetrics.from_dict(json.loads(json.dumps(one.to_dict()))) for one in batches] == batches
+        assert [BatchMetrics.from_dict(json.loads(json.dumps(encode(one)))) for one in batches] == batches
         assert inspect(f"{s3}/ck").cache == batches[-1].cache
         if fresh:
             assert found.misses > 0

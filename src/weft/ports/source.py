@@ -60,25 +60,6 @@ class Part:
             return f"partition {what['partition']}, offsets {what['first']} to {what['end'] - 1}"
         return str(next((what[name] for name in ("file", "object", "name") if name in what), ""))
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data, for the plan of a batch."""
-        arrived = None if self.arrived is None else list(self.arrived)
-        known = {
-            "rows": self.rows,
-            "oldest": self.oldest,
-            "arrived": arrived,
-            "stamped": self.stamped or None,
-        }
-        told = {name: value for name, value in known.items() if value is not None}
-        return {"what": dict(self.what), "bytes": self.bytes, **told}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Part:
-        """What `to_dict` made, also in an older version, which did not know the rows."""
-        arrived = data.get("arrived")
-        told = (data.get("rows"), data.get("oldest"), None if arrived is None else (arrived[0], arrived[1]))
-        return cls(data["what"], data["bytes"], *told, stamped=data.get("stamped", False))
-
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:

@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+from weft.logical.codec import compact
 
 __all__ = ["BITS", "CLASSES", "NEGATIVE", "ZERO", "Histogram", "Latency", "class_of", "micros_of"]
 
@@ -44,6 +45,7 @@ def micros_of(number: int) -> float:
     return low + math.ldexp(0.5, exponent - BITS)
 
 
+@compact
 @dataclass(frozen=True, slots=True)
 class Histogram:
     """How many durations are in each class: ``counts`` are of the classes from ``first`` on.
@@ -160,15 +162,6 @@ class Histogram:
             found[after] = found.get(after, 0) + count
         return Histogram.from_classes(found)
 
-    def to_list(self) -> list[Any]:
-        """As plain data: the first class, and the counts."""
-        return [self.first, list(self.counts)]
-
-    @classmethod
-    def from_list(cls, data: Sequence[Any]) -> Histogram:
-        """What `to_list` made, also after a way through JSON."""
-        return cls(int(data[0]), tuple(data[1]))
-
 
 @dataclass(frozen=True, slots=True)
 class Latency:
@@ -206,14 +199,3 @@ class Latency:
         ahead = self.ahead + self.event.classes.get(NEGATIVE, 0)
         later = max(0, micros)
         return Latency(self.processing.longer(later), self.event.longer(later), ahead)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        plain = {"processing": self.processing.to_list(), "event": self.event.to_list()}
-        return {**plain, "ahead": self.ahead} if self.ahead else plain
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Latency:
-        """What `to_dict` made, also after a way through JSON."""
-        processing, event = (Histogram.from_list(data[name]) for name in ("processing", "event"))
-        return cls(processing, event, data.get("ahead", 0))

@@ -14,10 +14,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from weft.errors import StatisticsError
+from weft.logical.codec import decode, encode
 
 __all__ = [
     "CallSums",
@@ -246,33 +247,28 @@ class Known:
 
     def to_json(self) -> str:
         """As JSON on one line."""
-        data = {"batch": self.batch, "moment": self.moment, "guesses": dict(self.guesses)}
-        data |= {name: _plain(getattr(self, name)) for name in ("streams", "exact", "calls")}
-        sets = {name: getattr(self, name) for name in ("first", "later", "joint")}
-        data |= {name: [[key, asdict(one)] for key, one in part.items()] for name, part in sets.items()}
-        return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(encode(self), ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Known:
         """What `to_json` made; a `StatisticsError` if it is anything else."""
         try:
             data = json.loads(text)
-            return cls(
-                int(data["batch"]),
-                float(data["moment"]),
-                {name: _stream_sums(one) for name, one in data["streams"].items()},
-                {name: _checked(one) for name, one in data["exact"].items()},
-                {_names(names): _checked(one) for names, one in data["first"]},
-                {_names(names): _checked(one) for names, one in data["later"]},
-                {(_names(whole), _names(first)): _joint_sums(one) for (whole, first), one in data["joint"]},
-                {
-                    name: CallSums(**_floats(one), batch=int(one["batch"]))
-                    for name, one in data["calls"].items()
-                },
-                {name: float(guess) for name, guess in data["guesses"].items()},
-            )
+            found = decode(cls, {one.name: data[one.name] for one in fields(cls)})
+            _check_sums(asdict(found))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StatisticsError(f"these are no statistics: {error}") from None
+        return found
+
+
+def _check_sums(data: Any) -> None:
+    """Refuse sums that are no finite numbers."""
+    if isinstance(data, Mapping):
+        for name, value in data.items():
+            if name not in ("clocks", "newest"):
+                _check_sums(value)
+    elif not math.isfinite(data):
+        raise ValueError(f"{data} is no finite sum")
 
 
 _Sums = TypeVar("_Sums", StreamSums, Checked, JointSums, CallSums)

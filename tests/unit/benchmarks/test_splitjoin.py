@@ -32,6 +32,7 @@ from rich.console import Console
 
 import weft
 from tests.local_runner import LocalRunner
+from weft.logical.codec import decode, encode
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.stats.histogram import Histogram
 from weft.stats.histogram import Latency as Measured
@@ -298,12 +299,12 @@ class TestLatency:
         (found,) = visits(batches, 5.0, delivered={0: 1.0, 1: 10.4})
         assert found.batch == 1
         assert found.parts == pytest.approx((1.0, 0.1, 0.2, 0.1), abs=0.03)
-        assert sum(found.parts) == pytest.approx(Histogram.from_list(found.latency).mean)
+        assert sum(found.parts) == pytest.approx(decode(Histogram, found.latency).mean)
 
     @pytest.mark.parametrize(("waited", "kept_up"), [(0.5, True), (5.0, False)])
     def test_input_that_is_too_fast_is_told(self, waited: float, kept_up: bool) -> None:
-        usual = [Visits(batch, Histogram.of([10**6]).to_list(), (0.4, 0.1, 0.1, 0.4)) for batch in range(10)]
-        slow = Histogram.of([round((waited + 0.6) * 1e6)]).to_list()
+        usual = [Visits(batch, encode(Histogram.of([10**6])), (0.4, 0.1, 0.1, 0.4)) for batch in range(10)]
+        slow = encode(Histogram.of([round((waited + 0.6) * 1e6)]))
         found = Latency(
             CASE, 100, 0.25, [asdict(one) for one in (*usual, Visits(10, slow, (waited, 0.1, 0.1, 0.4)))]
         )

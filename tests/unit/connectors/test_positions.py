@@ -16,6 +16,7 @@ from weft.connectors.files.source import files
 from weft.connectors.generate.rate import rate, sequence
 from weft.connectors.memory.source import TableSource
 from weft.errors import SourceError
+from weft.logical.codec import decode, encode
 from weft.ports.source import Cursor, CursorContext, MemoryBlobs, Part, PartRows, Source
 
 
@@ -35,7 +36,7 @@ def test_all_sources_keep_to_the_protocol(tmp_path: Path) -> None:
         cursor.catch_up()
         offer = cursor.look(time.time() + 4.5)
         assert offer.backlog[0] == len(offer.parts) == 1
-        rows: PartRows = source.read("s", Part.from_dict(json.loads(json.dumps(offer.parts[0].to_dict()))))
+        rows: PartRows = source.read("s", decode(Part, json.loads(json.dumps(encode(offer.parts[0])))))
         assert (rows.batch.to_pylist(), list(rows.bad)) == ([{"k": 1}], [])
         cursor.take(offer.parts)
         cursor.release(offer.parts)

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.unit.runtime.joins import session
 from weft.bucket.bounds import Bounds
+from weft.logical.codec import encode
 from weft.logical.query.canonical import canonical
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
@@ -38,7 +39,7 @@ def blueprint() -> Blueprint:
     made = {name: canonical(session().parse(text)) for name, text in QUERIES.items()}
     options = Options(partitions=2, strategy="flat")
     plan = share({name: optimise(one.query, session().statistics, options) for name, one in made.items()})
-    requests = {name: QueryRequest(one.query, one.names).to_dict() for name, one in made.items()}
+    requests = {name: encode(QueryRequest(one.query, one.names)) for name, one in made.items()}
     return Blueprint(lower_workload(plan).to_json(), CODEC.dumps(plan), requests, STOPPED)
 
 

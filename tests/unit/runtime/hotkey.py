@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from weft.connectors.files.parquet_sink import to_parquet
+from weft.logical.codec import encode
 from weft.optimizer.cost import DEFAULT_WEIGHTS
 from weft.optimizer.space import Options
 from weft.runtime.hop.admit import admit
@@ -89,7 +90,7 @@ def hop(kind: str, rows: int, portion: int, folder: Path) -> list[Message]:
         sink.open(pa.schema([("x", pa.int64())]))
     counting = frozenset("q" if kind == "count" else "")
     limits = TaskLimits(portion_bytes=portion)
-    exchange, plan = Exchange(str(folder)), BatchPlan(0, 0, "", batch_order.to_dict())
+    exchange, plan = Exchange(str(folder)), BatchPlan(0, 0, "", encode(batch_order))
     setup = Setup(LocalDisk(folder), "", {}, {})
     job = Job(setup, plan, Manifest(), sinks, counting, exchange=exchange, limits=limits)
     said: list[Message] = []

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.local_runner import LocalRunner
+from weft.logical.codec import encode
 from weft.logical.query.canonical import canonical
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
@@ -136,7 +137,7 @@ def test_figures_of_keys_survive_a_restart() -> None:
     """They go on from the manifest of the last batch, which is JSON."""
     keys = KeyMetrics(9, 4, 1, 2, ({"key": "7", "a": 4, "b": 2},))
     metrics = BatchMetrics(0, (), {}, {}, {}, 0, keys={"q": keys})
-    again = BatchMetrics.from_dict(json.loads(json.dumps(metrics.to_dict())))
+    again = BatchMetrics.from_dict(json.loads(json.dumps(encode(metrics))))
     assert again.keys == {"q": keys}
     assert next_keys(again.keys, [], []) == {"q": KeyMetrics(9, 4, 1, 2)}
     assert keys.open == 4

@@ -6,6 +6,7 @@ import json
 import threading
 
 from tests.unit.plan.workloads import PAIR, query
+from weft.logical.codec import decode, encode
 from weft.runtime.queries.changelog import Changelog
 from weft.runtime.queries.request import QueryRequest
 
@@ -76,4 +77,4 @@ def test_many_threads_lose_nothing() -> None:
 def test_a_request_survives_json() -> None:
     """It runs again after a crash."""
     request = QueryRequest(query(PAIR), (("v", "x"), ("w", "y")), "flat", True, {"kind": "memory"})
-    assert QueryRequest.from_dict(json.loads(json.dumps(request.to_dict()))) == request
+    assert decode(QueryRequest, json.loads(json.dumps(encode(request)))) == request

@@ -12,6 +12,7 @@ import pyarrow as pa
 from tests.local_runner import LocalRunner
 from tests.unit.runtime.joins import graph, v, w
 from weft.connectors.formats.records import Decoded
+from weft.logical.codec import encode
 from weft.plan.physical.graph import PhysicalGraph
 from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
@@ -81,7 +82,7 @@ def test_read_tasks_go_on_where_they_ended(tmp_path: Path) -> None:
     manifest, sources = Manifest(), cast("dict[str, Any]", dict.fromkeys("vw", Made()))
     for number in range(BATCHES):
         batch_order = BatchOrder(number, ("v", "w"), PARTITIONS)
-        plan = BatchPlan(number, 0, blueprint, batch_order.to_dict())
+        plan = BatchPlan(number, 0, blueprint, encode(batch_order))
         checkpoint.write_plan(plan)
         job = Job(Setup(checkpoint.storage, identity, sources, streams), plan, manifest)
         sent = [m for task in range(TASKS) for m in read_task(job, task, _parts(number, task))]

@@ -17,6 +17,7 @@ from tests.unit.runtime.workload import session, tables
 from weft.adapting.planner import Planner
 from weft.errors import FunctionError, StateError
 from weft.kernels.expr.user_functions import Function, calling
+from weft.logical.codec import encode
 from weft.logical.query.canonical import canonical
 from weft.plan.physical.lower import lower_workload
 from weft.runtime.hop.admit import admit
@@ -108,7 +109,7 @@ def test_metrics_go_through_json() -> None:
     """A restart that forgets what functions cost."""
     metrics = run(opened().query(NEAR), 1).metrics[0]
     assert metrics.functions
-    assert BatchMetrics.from_dict(metrics.to_dict()) == metrics
+    assert BatchMetrics.from_dict(encode(metrics)) == metrics
 
 
 OUTER = (

@@ -11,6 +11,7 @@ import pytest
 
 import weft
 from tests.local_runner import LocalRunner
+from weft.logical.codec import encode
 from weft.runtime.observe.feedback import heavy_known
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.stats.sampling.attributes import Attribute
@@ -50,7 +51,7 @@ def test_batches_tell_the_optimiser_of_heavy_keys(kind: str) -> None:
     keys: list[Any] = list(map(str, values)) if kind == "string" else values
     for _ in range(3):
         runner.process({"r": batch(keys, kind), "s": batch(keys[50:], kind)})
-    metrics = [BatchMetrics.from_dict(json.loads(json.dumps(one.to_dict()))) for one in runner.metrics]
+    metrics = [BatchMetrics.from_dict(json.loads(json.dumps(encode(one)))) for one in runner.metrics]
     found = heavy_known(Statistics(), metrics[-1])
     assert found.stream("r").heavy["k"][keys[0]] == pytest.approx(0.5)
     assert found.stream("r").heavy["k"].keys() == {keys[0]}

@@ -14,6 +14,7 @@ from tests.unit.runtime.joins import c, graph, sorted_rows, v, w
 from weft.bucket.bucket import Bucket
 from weft.bucket.codec import read, write
 from weft.errors import PlanError
+from weft.logical.codec import decode, encode
 from weft.runtime.hop.admit import admit
 from weft.runtime.hop.entering import route_input
 from weft.runtime.hop.interpret import run_hop
@@ -90,7 +91,7 @@ def test_null_keys_join_nothing(strategy: str, partitions: int) -> None:
 def test_a_turn_travels_as_plain_data() -> None:
     """It is part of the plan of a batch, which a replay reads."""
     batch_order = BatchOrder(3, ("b", "a"), 4, {"a": Count(10, 5)})
-    assert BatchOrder.from_dict(pickle.loads(pickle.dumps(batch_order.to_dict()))) == batch_order
+    assert decode(BatchOrder, pickle.loads(pickle.dumps(encode(batch_order)))) == batch_order
 
 
 def test_a_turn_says_who_comes_before_whom() -> None:

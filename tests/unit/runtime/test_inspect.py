@@ -23,6 +23,7 @@ from tests.unit.runtime.checkpoints import (
     checkpoint,
 )
 from weft.errors import StateError
+from weft.logical.codec import encode
 from weft.runtime.log.checkpoint import FORMAT, Checkpoint
 from weft.runtime.log.entries import read_record, write_record
 from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
@@ -115,7 +116,7 @@ def test_a_checkpoint_without_a_batch_is_one(tmp_path: Path) -> None:
     made.close()
     found = inspect(tmp_path)
     assert [(store.rows, store.bytes) for store in found.stores] == [(0, 0)] * 3
-    assert json.loads(json.dumps(found.to_dict()))["queries"][1]["name"] == "pair"
+    assert json.loads(json.dumps(encode(found)))["queries"][1]["name"] == "pair"
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut off", "another graph"])

@@ -17,6 +17,7 @@ from tests.local_runner import LocalRunner
 from tests.shares import seeds
 from weft.connectors.formats.records import Decoded
 from weft.connectors.memory.source import TableSource
+from weft.logical.codec import decode, encode
 from weft.ports.source import Offer, Part
 from weft.runtime.log.values import BatchPlan
 from weft.runtime.loop.intake import left_waiting
@@ -225,7 +226,7 @@ def test_ages_in_plans() -> None:
     assert ages == {"a": class_of(SECOND), "b": None, "c": None, "d": ZERO}
     assert oldest_age(inputs, NOW) == class_of(9 * SECOND)
     plan = BatchPlan(1, NOW, "", inputs=inputs, ages=ages, oldest_age=oldest_age(inputs, NOW))
-    assert BatchPlan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+    assert decode(BatchPlan, json.loads(json.dumps(encode(plan)))) == plan
 
 
 def test_ages_of_rows() -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.local_runner import LocalRunner
 from tests.unit.runtime.joins import SECOND, graph, sorted_rows, v, w
 from weft.errors import CatalogError
+from weft.logical.codec import encode
 
 PAIR = "SELECT v.x, w.uid FROM v [RANGE 5 SECONDS], w [RANGE 5 SECONDS] WHERE v.vid = w.vid"
 
@@ -81,7 +82,7 @@ def test_a_batch_is_measured() -> None:
     assert {name: store.rows for name, store in metrics.stores.items()} == {"v": 1, "w": 1}
     assert metrics.watermarks == {"v": 0, "w": SECOND}
     assert len(metrics.seconds) == 2  # to read, and of the only hop
-    assert metrics.to_dict()["order"] == metrics.order
+    assert encode(metrics)["order"] == metrics.order
 
 
 def test_an_empty_batch_is_a_batch() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 
 import pytest
 
@@ -11,6 +10,7 @@ from tests.local_runner import LocalRunner
 from tests.unit.plan.workloads import CHAIN, PAIR, plan, query, shared
 from tests.unit.runtime.joins import sorted_rows, v, w
 from tests.unit.runtime.migrations import BELOW, OLD, pairs, program, stored
+from weft.logical.codec import decode, encode
 from weft.logical.outer.outer import core_and_closing
 from weft.plan.join_plan import Layout
 from weft.plan.physical.graph import Member, Visibility
@@ -195,7 +195,7 @@ class TestRelay:
     def test_a_relay_survives_json(self) -> None:
         """It is part of the plan of a batch."""
         migration = StateMigration((StoreScan("v", V, ("a", "b"), replicated=True),), (V, W), ("b",))
-        assert StateMigration.from_dict(json.loads(json.dumps(asdict(migration)))) == migration
+        assert decode(StateMigration, json.loads(json.dumps(encode(migration)))) == migration
 
     @pytest.mark.parametrize("group", ["", "group 1"])
     @pytest.mark.parametrize("kind", ["partitioned", "replicated", "scattered"])

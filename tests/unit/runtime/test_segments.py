@@ -12,6 +12,7 @@ import pytest
 from tests.unit.runtime.joins import times
 from weft.bucket.bounds import Bounds
 from weft.errors import StateError
+from weft.logical.codec import decode, encode
 from weft.runtime.hop.admit import admit
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.open_segments import OpenSegments, Underway
@@ -231,4 +232,4 @@ def test_totals_say_where_rows_may_be() -> None:
     many = StoreTotals.of_bounds(Bounds(1, 1, 100 * n, 100 * n + (98 if n == 3 else 50)) for n in range(9))
     assert len(many.spans) == 8
     assert (300, 450) in many.spans
-    assert StoreTotals.from_list(many.to_list()) == many
+    assert decode(StoreTotals, encode(many)) == many

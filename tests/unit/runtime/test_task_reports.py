@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.runtime.joins import graph
+from weft.logical.codec import encode
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.ending import end_batch
 from weft.runtime.loop.migrated_manifest import facts_of
@@ -21,7 +22,7 @@ def test_what_windows_that_count_forget_is_remembered() -> None:
     v = next(store.identity for store in program.stores.values() if store.node.aliases == ("v",))
     manifest, seen = Manifest(), []
     for number, rows in enumerate((3, 6)):
-        batch_order = BatchOrder(number, program.graph.aliases, 2).to_dict()
+        batch_order = encode(BatchOrder(number, program.graph.aliases, 2))
         plan = BatchPlan(number, 0, "", batch_order)
         arrived = [InputAdmitted("v", rows, 0, 0, 50 - number, 60), InputAdmitted("w", 1, 0, 0, 70, 70)]
         ran = RanBatch(plan, manifest, TaskReports.from_reports(arrived), program)

@@ -13,6 +13,7 @@ from tests.unit.plan.workloads import CHAIN, PAIR, query, shared
 from tests.unit.runtime.joins import SECOND, v, w
 from tests.unit.runtime.migrations import BELOW, OLD, pairs, program, stored
 from weft.adapting.adopting import adopted, side_by_side
+from weft.logical.codec import decode, encode
 from weft.logical.outer.outer import core_and_closing
 from weft.plan.join_plan import Layout
 from weft.plan.physical.graph import CODEC
@@ -173,7 +174,7 @@ class TestIsFilled:
 def test_a_transition_survives_json() -> None:
     """A session that is killed goes on filling stores when it is started again."""
     transition, running = begun(PAIR)
-    assert Transition.from_dict(json.loads(json.dumps(transition.to_dict()))) == transition
+    assert decode(Transition, json.loads(json.dumps(encode(transition)))) == transition
     plan = change(PAIR)[0].towards(change(PAIR)[1])
     active = ActiveQueries({}, plan, running, transition=transition)
     blueprint = active.to_blueprint()

@@ -6,7 +6,7 @@ import json
 import random
 import shutil
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from tests.unit.runtime.joins import times
 from weft.bucket.bounds import Bounds
 from weft.connectors.formats.records import Decoded
 from weft.errors import StateError
+from weft.logical.codec import decode, encode
 from weft.optimizer.cost import Weights
 from weft.optimizer.space import Options
 from weft.plan.schedule import SHUFFLE
@@ -67,7 +68,7 @@ def begin(root: Path, query: PlannedQuery, now: int = 0) -> Job:
     identity = checkpoint.open({})
     batch_order = BatchOrder(0, tuple("abcd"), PARTITIONS)
     name = checkpoint.write_blueprint(Blueprint(query.graph.to_json(), "", {}))
-    plan = BatchPlan(0, now, name, batch_order.to_dict())
+    plan = BatchPlan(0, now, name, encode(batch_order))
     checkpoint.close()
     streams = {name: query.query.input(name).stream for name in "abcd"}
     sources: dict[str, Any] = dict.fromkeys(streams, Made())
@@ -101,7 +102,7 @@ def test_a_damaged_file_is_told_of_and_not_tried_again(tmp_path: Path) -> None:
     query = planned()
     job, store = begin(tmp_path, query), query.graph.stores[0]
     migration = StateMigration((StoreScan(store.aliases[0], store.identity, ("q",)),))
-    plan = replace(job.plan, number=1, migration=asdict(migration), changed=True)
+    plan = replace(job.plan, number=1, migration=encode(migration), changed=True)
     bad = StoredRun("0-bad", 0, 8, 0, Bounds(1, 9))
     job.setup.storage.put(f"{BUCKETS}/0-bad", b"nonsense")
     manifest = PartitionManifest(0, {store.identity: (bad,)}, {"0-bad": 8, "0-run": 0})
@@ -139,4 +140,4 @@ def test_a_job_goes_through_json(tmp_path: Path) -> None:
     ).for_task(0)
     assert lean.before.partitions == {0: files[0], 2: files[2]}
     told = json.loads(json.dumps(lean.to_dict(lambda _: None)))
-    assert Job.from_dict(job.setup, told) == replace(lean, plan=BatchPlan.from_dict(told["plan"]))
+    assert Job.from_dict(job.setup, told) == replace(lean, plan=decode(BatchPlan, told["plan"]))

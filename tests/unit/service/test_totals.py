@@ -12,6 +12,7 @@ import pytest
 import weft
 from tests.shares import seeds
 from tests.unit.service.api.running import JOIN, Place, place, running_hub, wait_for
+from weft.logical.codec import encode
 from weft.runtime.log.totals import QueryTotals, StreamTotals, Totals
 from weft.runtime.log.values import Manifest
 from weft.runtime.observe import progress
@@ -77,7 +78,7 @@ def test_a_manifest_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     here = place(tmp_path)
     with running_hub(tmp_path) as hub:
         give(here, hub.session, 2, 0)
-    old = Manifest(7, results={"q": 5}, arrived={"a": 9}).to_dict()
+    old = encode(Manifest(7, results={"q": 5}, arrived={"a": 9}))
     del old["totals"]
     found = Manifest.from_dict(json.loads(json.dumps(old))).totals
     assert found == Totals(8, 0.0, 5, {"q": QueryTotals(None, 0, 5)}, {"a": StreamTotals(9)})
@@ -103,6 +104,6 @@ def test_totals_of_batches_add_up(seed: int) -> None:
         brought = rng.randrange(4)
         rows += brought
         found = found.plus(0.5, queries, {"a": StreamTotals(brought)})
-        found = Totals.from_manifest({"totals": json.loads(json.dumps(found.to_dict()))})
+        found = Totals.from_manifest({"totals": json.loads(json.dumps(encode(found)))})
         assert (found.batches, found.results, found.streams["a"].rows) == (batch + 1, results, rows)
         assert {name: (one.first, one.results) for name, one in found.queries.items()} == own

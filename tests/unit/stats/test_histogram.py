@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.kernels.ages import ages_of_pairs, ages_of_times, count_by_query, count_classes
+from weft.logical.codec import decode, encode
 from weft.stats.histogram import BITS, CLASSES, NEGATIVE, Histogram, Latency, class_of, micros_of
 
 DAYS = 40 * 86_400_000_000
@@ -40,10 +41,10 @@ def test_a_quantile_is_near_the_exact_one(spans: list[int], part: float, later: 
 def test_histograms_survive_json(spans: list[int]) -> None:
     """They are in manifests and in reports of tasks."""
     found = Histogram.of(spans)
-    assert Histogram.from_list(json.loads(json.dumps(found.to_list()))) == found
+    assert decode(Histogram, json.loads(json.dumps(encode(found)))) == found
     assert Histogram.from_classes(found.classes) == found
     latency = Latency(found, found, 2)
-    assert Latency.from_dict(json.loads(json.dumps(latency.to_dict()))) == latency
+    assert decode(Latency, json.loads(json.dumps(encode(latency)))) == latency
 
 
 def test_nothing_has_no_latency() -> None:

@@ -82,12 +82,6 @@ class CallCounts:
             conditions[text] = ConditionCounts(known.rows + checked.rows, known.passed + checked.passed)
         return CallCounts(functions, conditions)
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> CallCounts:
-        """The counts of which `dataclasses.asdict` made this dictionary."""
-        functions = {name: Spent(**one) for name, one in data["functions"].items()}
-        return cls(functions, {text: ConditionCounts(**one) for text, one in data["conditions"].items()})
-
 
 @dataclass(slots=True)
 class FunctionCalls:

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import StateError
+from weft.logical.codec import encode
 from weft.runtime.log.batch_folder import BatchFolders
 from weft.runtime.log.entries import (
     batch_of,
@@ -156,7 +157,7 @@ class Checkpoint:
 
     def write_migrated(self, number: int, manifest: Manifest) -> None:
         """Keep the manifest that a batch with a new graph begins with."""
-        write_record(self.storage, entry("migrated", number), manifest.to_dict(), flush=self.flush)
+        write_record(self.storage, entry("migrated", number), encode(manifest), flush=self.flush)
         if not manifest.partitions:
             self.list_files(number)  # no task has the partitions any more, and deletes what they had
 
@@ -167,7 +168,7 @@ class Checkpoint:
     def commit(self, manifest: Manifest) -> None:
         """Make a batch final, unless another session has done so: then this one has to end."""
         number, put_first = manifest.number, self._ownership.lease.put_first
-        put_first(entry("state", number), manifest.to_dict(), flush=self.flush)
+        put_first(entry("state", number), encode(manifest), flush=self.flush)
         self._manifests[number] = manifest
         self._ownership.note_commit()
 
@@ -279,7 +280,7 @@ class Checkpoint:
         with self._guard:
             self._pinned.add(f"blueprints/{name}.json")
             if self.storage.get(f"blueprints/{name}.json") is None:
-                write_record(self.storage, f"blueprints/{name}.json", blueprint.to_dict())
+                write_record(self.storage, f"blueprints/{name}.json", encode(blueprint))
         return name
 
     def write_plan(self, plan: BatchPlan) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from weft.logical.codec import decode, encode
 from weft.runtime.log.entries import entry, read_record
 from weft.runtime.log.ownership import Ownership
 from weft.runtime.log.values import BatchPlan
@@ -40,7 +41,7 @@ class Plans:
             data = read_record(self._storage, names[-1]) if names else None
             if data is None:
                 return None
-            self.known[number] = BatchPlan.from_dict(data)
+            self.known[number] = decode(BatchPlan, data)
         return self.known[number]
 
     def last(self, committed: int) -> BatchPlan | None:
@@ -79,7 +80,7 @@ class Plans:
         self._put(self._own(plan.number) if again else entry(_FOLDER, plan.number), plan, flush)
 
     def _put(self, name: str, plan: BatchPlan, flush: bool) -> None:
-        self._ownership.lease.put_first(name, plan.to_dict(), flush=flush)
+        self._ownership.lease.put_first(name, encode(plan), flush=flush)
         if self._entries is not None:
             names = self._entries.setdefault(plan.number, [])
             names += [name] if name not in names else []

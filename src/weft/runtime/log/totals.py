@@ -10,9 +10,12 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
+from weft.logical.codec import compact, decode
+
 __all__ = ["QueryTotals", "StreamTotals", "Totals"]
 
 
+@compact
 @dataclass(frozen=True, slots=True)
 class StreamTotals:
     """How many tuples a stream brought: ``rows`` took part, the others were set aside."""
@@ -30,6 +33,7 @@ class StreamTotals:
         return self + StreamTotals(*(-count for count in astuple(other)))
 
 
+@compact
 @dataclass(frozen=True, slots=True)
 class QueryTotals:
     """In how many batches a query was, and how many results it gave; ``closed`` of them were not found by probes.
@@ -95,16 +99,6 @@ class Totals:
         known = self.queries.get(name, QueryTotals())
         return known if None in (known.first, first) or known.first == first else QueryTotals(first)
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return {
-            "batches": self.batches,
-            "seconds": self.seconds,
-            "results": self.results,
-            "queries": {name: astuple(one) for name, one in self.queries.items()},
-            "streams": {name: astuple(one) for name, one in self.streams.items()},
-        }
-
     @classmethod
     def from_manifest(cls, data: Mapping[str, Any]) -> Totals:
         """The totals in a manifest as plain data; of one without, what its other counters tell."""
@@ -118,10 +112,4 @@ class Totals:
                 {name: QueryTotals(None, 0, count) for name, count in results.items()},
                 {name: StreamTotals(count) for name, count in arrived.items()},
             )
-        return cls(
-            known["batches"],
-            known["seconds"],
-            known["results"],
-            {name: QueryTotals(*one) for name, one in known["queries"].items()},
-            {name: StreamTotals(*one) for name, one in known["streams"].items()},
-        )
+        return decode(cls, known)

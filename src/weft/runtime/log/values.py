@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from weft.logical.codec import decode, encode
 from weft.ports.source import Part
 from weft.runtime.log.totals import Totals
 from weft.runtime.state.partition_manifest import PartitionFile, StoreTotals
@@ -42,11 +43,6 @@ class HeldRun:
     sample: tuple[int, ...] = ()
     group: int = -1
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> HeldRun:
-        """What `asdict` made, also after a way through JSON."""
-        return cls(**{**data, "sample": tuple(data.get("sample", ()))})
-
 
 @dataclass(frozen=True, slots=True)
 class KeptBatch:
@@ -61,11 +57,6 @@ class KeptBatch:
     bytes: int = 0
     files: tuple[str, ...] = ()
     marks: str = ""
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> KeptBatch:
-        """What `asdict` made, also after a way through JSON."""
-        return cls(**{**data, "files": tuple(data["files"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +83,6 @@ class Suspension:
     def files(self) -> set[str]:
         """The names of the files with what waits."""
         return {name for one in self.kept for name in (*one.files, one.marks) if name}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Suspension:
-        """What `asdict` made, also after a way through JSON."""
-        return cls(**{**data, "kept": tuple(map(KeptBatch.from_dict, data["kept"]))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,36 +141,12 @@ class Manifest:
         """How many bytes the runs of a store have."""
         return self.stores[store].bytes if store in self.stores else 0
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        plain = {name: getattr(self, name) for name in _PLAIN}
-        return {
-            **plain,
-            "partitions": {str(place): str(file) for place, file in self.partitions.items()},
-            "stores": {store: totals.to_list() for store, totals in self.stores.items()},
-            "held": {query: [asdict(run) for run in found] for query, found in self.held.items()},
-            "suspended": {query: asdict(one) for query, one in self.suspended.items()},
-            "totals": self.totals.to_dict(),
-        }
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Manifest:
-        """What `to_dict` made, also after a way through JSON."""
-        plain = {name: data[name] for name in _PLAIN if name in data}
-        return cls(
-            partitions={
-                int(place): PartitionFile.from_text(text) for place, text in data["partitions"].items()
-            },
-            stores={store: StoreTotals.from_list(totals) for store, totals in data["stores"].items()},
-            held={query: tuple(map(HeldRun.from_dict, found)) for query, found in data["held"].items()},
-            suspended={query: Suspension.from_dict(one) for query, one in data.get("suspended", {}).items()},
-            totals=Totals.from_manifest(data),
-            **plain,
+        """The manifest in an entry of the log; one of an early version has no totals, but counters that tell them."""
+        return decode(
+            cls, data if "totals" in data else {**data, "totals": encode(Totals.from_manifest(data))}
         )
-
-
-_CODED = ("partitions", "stores", "held", "suspended", "totals")
-_PLAIN = tuple(name for name in Manifest.__slots__ if name not in _CODED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,20 +184,6 @@ class BatchPlan:
     blocked: tuple[str, ...] = ()
     latest: Mapping[str, int] = field(default_factory=dict)
     resets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        inputs = {name: [part.to_dict() for part in parts] for name, parts in self.inputs.items()}
-        plain = {name: getattr(self, name) for name in BatchPlan.__slots__ if name != "inputs"}
-        return {**plain, "inputs": inputs}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> BatchPlan:
-        """What `to_dict` made, also after a way through JSON."""
-        inputs = {name: tuple(map(Part.from_dict, parts)) for name, parts in data["inputs"].items()}
-        listed = {name: tuple(data.get(name, ())) for name in ("begun", "tables", "blocked")}
-        known = {name: value for name, value in data.items() if name in cls.__slots__}
-        return cls(**{**known, **listed, "inputs": inputs})
 
     def without(self, stream: str, cursor: Mapping[str, Any]) -> BatchPlan:
         """The plan without input of a stream that turned out to be blocked; it was taken up to ``cursor``."""
@@ -276,8 +224,5 @@ class Blueprint:
     @property
     def name(self) -> str:
         """The name of its file, a hash of the content: equal blueprints have equal names."""
-        return hashlib.blake2b(json.dumps(self.to_dict()).encode(), digest_size=12).hexdigest()
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return {name: getattr(self, name) for name in Blueprint.__slots__}
+        content = {name: getattr(self, name) for name in Blueprint.__slots__}
+        return hashlib.blake2b(json.dumps(content).encode(), digest_size=12).hexdigest()

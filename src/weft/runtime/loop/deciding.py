@@ -11,9 +11,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 
 from weft.errors import StateError
+from weft.logical.codec import encode
 from weft.logical.nested.nested import read_streams
 from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
@@ -72,7 +72,7 @@ class Decider:
     def begin(self, name: str, request: QueryRequest) -> None:
         """Run a query from the next batch on, which a later session plans if this one ends before."""
         with self.planning:
-            self.log.requests.write_query(name, request.to_dict(), self.planned)
+            self.log.requests.write_query(name, encode(request), self.planned)
             self.changelog.begin(name, request)
         self.log.requests.forget_stop(name)  # not before, else one of that name that is to stop might go on
 
@@ -155,14 +155,14 @@ class Decider:
         # Else input that fails could not be taken back.
         ended = self.ending and self.is_whole() and not any(inputs.values())
         if program is not None:
-            batch_order = self._order(program, before, inputs, ended=ended).to_dict()
+            batch_order = encode(self._order(program, before, inputs, ended=ended))
         now = self._now(before)
         return BatchPlan(
             number,
             now,
             self.blueprint,
             batch_order,
-            asdict(migration) if migration is not None and migration.is_needed else None,
+            encode(migration) if migration is not None and migration.is_needed else None,
             changed=migration is not None,
             inputs=inputs,
             begun=tuple(sorted(name for name in changes.begin if name in self.active_queries.requests)),

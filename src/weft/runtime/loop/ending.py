@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from operator import add
 from typing import Any
 
+from weft.logical.codec import encode
 from weft.runtime.log.totals import QueryTotals, StreamTotals, Totals
 from weft.runtime.log.values import Manifest
 from weft.runtime.loop.config import SetAside
@@ -70,7 +71,7 @@ def end_batch(
         evicted=_evicted(ran, progress.order),
         results={query: ran.rows_before(query) + count for query, count in rows.items()},
         records=_added(before.records, {"seen": reports.read.seen, "bad": reports.read.set_aside}),
-        metrics={} if metrics is None else metrics.to_dict(),
+        metrics={} if metrics is None else encode(metrics),
         failed=dict(reports.answers.failed),
         closed={} if progress.order is None else {q: clock.now for q, clock in progress.order.clocks.items()},
         dealt=_dealt(ran),

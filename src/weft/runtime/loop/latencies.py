@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from weft.logical.codec import encode
 from weft.runtime.loop.ending import BatchEnd
 from weft.runtime.loop.ran_batch import RanBatch
 
@@ -32,5 +33,5 @@ def with_latencies(ran: RanBatch, left: BatchEnd, committed: Mapping[str, int]) 
         if ages is not None and ages.count and query not in ran.reports.answers.failed:
             found[query] = ages.committed(done - ran.plan.now)
     metrics = replace(left.metrics, latencies=found)
-    plain = {**left.manifest.metrics, "latencies": {query: one.to_dict() for query, one in found.items()}}
+    plain = {**left.manifest.metrics, "latencies": {query: encode(one) for query, one in found.items()}}
     return replace(left, metrics=metrics, manifest=replace(left.manifest, metrics=plain))

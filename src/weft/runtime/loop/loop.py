@@ -20,6 +20,7 @@ from typing import Any
 
 from weft.errors import SourceError, WeftError
 from weft.kernels.expr.arrow import result_schema
+from weft.logical.codec import decode
 from weft.logical.nested.nested import read_streams
 from weft.logical.query.query import Query
 from weft.logical.schema import Stream
@@ -283,7 +284,7 @@ class Loop:
         """Run the job at a boundary, if there is one, and write the manifest that the batch begins with."""
         migration = StateMigration()
         if plan.migration is not None:
-            migration, began = StateMigration.from_dict(plan.migration), time.perf_counter()
+            migration, began = decode(StateMigration, plan.migration), time.perf_counter()
             self.past = self.tasks.run(plan, self.before, self.active_queries, outputs, boundary=True)
             self.config.adapter.migrated(time.perf_counter() - began)
         old = self.decider.queries_of(self.before.blueprint).program

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from weft.logical.codec import decode
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.derived_marks import proven_marks
 from weft.runtime.loop.task_reports import TaskReports
@@ -82,7 +83,7 @@ class StreamProgress:
             for alias in ran.program.counted
             for name in [graph.input(alias).stream.name]
         }
-        order = replace(BatchOrder.from_dict(ran.plan.batch_order), counts=counts)
+        order = replace(decode(BatchOrder, ran.plan.batch_order), counts=counts)
         watermarks = before.advance(connected_streams([graph]), newest, ran.plan.now)
         derived, proven = proven_marks(ran.program, ran.plan, order, ran.before, watermarks.marks)
         watermarks = replace(watermarks, marks={**watermarks.marks, **derived})

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from weft.errors import SourceError, WeftError
+from weft.logical.codec import decode, encode
 from weft.logical.nested.nested import read_streams
 from weft.ports.source import Blobs, Part
 from weft.ports.table import RegisteredTable, TableReader
@@ -43,14 +44,14 @@ class TableVersion:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, in the form of a cursor's state: it names the blobs that it needs."""
-        parts = [part.to_dict() for part in self.written.parts]
+        parts = [encode(part) for part in self.written.parts]
         known = {"version": self.name, "rows": self.written.rows, "digest": self.written.digest}
         return {**known, "read_at": self.read_at, "parts": parts, "blobs": self.written.blobs}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TableVersion:
         """What `to_dict` made."""
-        parts = tuple(map(Part.from_dict, data["parts"]))
+        parts = decode(tuple[Part, ...], data["parts"])
         return cls(data["version"], TableRows(parts, data["rows"], data["digest"]), data["read_at"])
 
 

@@ -7,8 +7,8 @@ arrived when it happens. No other module decides anything about the order.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from weft.errors import PlanError
 from weft.kernels.outer.relation import AT_ONCE, FOREVER
@@ -68,14 +68,3 @@ class BatchOrder:
     def oldest(self, alias: str, rows: int, start: str) -> int:
         """The number of the oldest tuple inside an input's `ROWS` window when tuples of ``start`` probe."""
         return self.arrived(alias, start) - rows
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data, for the plan of the batch."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> BatchOrder:
-        """What `to_dict` made, also after a way through JSON."""
-        counts = {alias: Count(*count) for alias, count in data["counts"].items()}
-        clocks = {name: Clock(*clock) for name, clock in data["clocks"].items()}
-        return cls(data["number"], tuple(data["order"]), data["partitions"], counts, clocks)

@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from weft.errors import StateError, StatisticsError, WeftError
+from weft.logical.codec import decode
 from weft.logical.query.window import Rows
 from weft.plan.join_plan import store_name
 from weft.plan.physical.graph import PhysicalGraph, StoreNode
@@ -128,10 +129,6 @@ class CheckpointState:
     tables: tuple[TableProgress, ...] = ()
     cache: CacheCounts = CacheCounts()  # noqa: RUF009
     suspended: Mapping[str, str] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +255,7 @@ def _sketch(checkpoint: Checkpoint, last: int) -> _Sketch:
             return _Sketch()
         blueprint = checkpoint.blueprint(name)
         graph = PhysicalGraph.from_json(blueprint.graph) if blueprint.graph else None
-        requests = {name: QueryRequest.from_dict(one) for name, one in blueprint.requests.items()}
+        requests = {name: decode(QueryRequest, one) for name, one in blueprint.requests.items()}
         return _Sketch(graph, requests, dict(blueprint.stopped))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, WeftError):
         return _Sketch()  # what the manifest says is shown all the same

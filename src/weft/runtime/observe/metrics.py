@@ -6,9 +6,10 @@ Guarantees: plain data; sums over partitions. Nothing is measured here: the loop
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from weft.logical.codec import decode
 from weft.logical.expr.expression import to_sql
 from weft.plan.physical.graph import PhysicalGraph
 from weft.stats.histogram import Latency
@@ -187,41 +188,12 @@ class BatchMetrics:
         """The latencies of all results that left; in the progress of a query, its own."""
         return Latency.sum(self.latencies.values())
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        latencies = {query: one.to_dict() for query, one in self.latencies.items()}
-        return {**asdict(replace(self, latencies={})), "latencies": latencies}
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> BatchMetrics:
-        """What `to_dict` made, also after a way through JSON; fields that an older version lacks get their defaults."""
-        parts = {
-            "order": tuple(data["order"]),
-            "inputs": {alias: InputMetrics(**one) for alias, one in data["inputs"].items()},
-            "steps": {edge: StepMetrics(**one) for edge, one in data["steps"].items()},
-            "stores": {store: StoreMetrics(**one) for store, one in data["stores"].items()},
-            "seconds": tuple(data.get("seconds", ())),
-            "backlog": {name: _backlog(one) for name, one in data.get("backlog", {}).items()},
-            "latencies": {query: Latency.from_dict(one) for query, one in data.get("latencies", {}).items()},
-            "functions": {name: FunctionMetrics(**one) for name, one in data.get("functions", {}).items()},
-            "conditions": {n: ConditionMetrics(**one) for n, one in data.get("conditions", {}).items()},
-            "busiest": tuple(data.get("busiest", ())),
-            "cache": CacheCounts(**data.get("cache", {})),
-            "heavy": {
-                stream: {name: tuple(map(tuple, shares)) for name, shares in columns.items()}
-                for stream, columns in data.get("heavy", {}).items()
-            },
-            "keys": {
-                name: KeyMetrics(**{**one, "too_many": tuple(one["too_many"])})
-                for name, one in data.get("keys", {}).items()
-            },
-        }
-        return cls(**{**data, **parts})
-
-
-def _backlog(data: Mapping[str, Any] | int) -> Backlog:
-    """A backlog from plain data; an older version knew only how many parts wait."""
-    return Backlog(data) if isinstance(data, int) else Backlog(**data)
+        """The metrics in a manifest; an early version knew of a backlog only how many parts wait."""
+        waiting = data.get("backlog", {})
+        told = {name: {"parts": one} if isinstance(one, int) else one for name, one in waiting.items()}
+        return decode(cls, {**data, "backlog": told})
 
 
 def next_keys(

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -63,15 +62,6 @@ class Merge:
     tuples: int = 0
     after: int = 0
     every: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Merge:
-        """What `to_dict` made, also after a way through JSON."""
-        return cls(**{**data, "runs": tuple(map(SortedRun.from_dict, data["runs"]))})
 
 
 class InMemory:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from weft.errors import WeftError
+from weft.logical.codec import decode, encode
 from weft.plan.physical.graph import CODEC, PhysicalGraph
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.log.checkpoint import Checkpoint
@@ -55,17 +56,17 @@ class ActiveQueries:
         """The blueprint that the log keeps of them."""
         graph = self.program.graph.to_json() if self.program else ""
         plan = CODEC.dumps(self.plan) if self.plan else ""
-        requests = {name: one.to_dict() for name, one in sorted(self.requests.items())}
-        transition = self.transition.to_dict() if self.transition else None
+        requests = {name: encode(one) for name, one in sorted(self.requests.items())}
+        transition = encode(self.transition) if self.transition else None
         return Blueprint(graph, plan, requests, dict(self.stopped), dict(self.former), self.fresh, transition)
 
     @classmethod
     def from_blueprint(cls, blueprint: Blueprint) -> ActiveQueries:
         """What `to_blueprint` made."""
-        requests = {name: QueryRequest.from_dict(one) for name, one in blueprint.requests.items()}
+        requests = {name: decode(QueryRequest, one) for name, one in blueprint.requests.items()}
         plan = CODEC.loads(blueprint.plan) if blueprint.plan else None
         program = program_of(blueprint.graph) if blueprint.graph else None
-        transition = Transition.from_dict(blueprint.transition) if blueprint.transition else None
+        transition = decode(Transition, blueprint.transition) if blueprint.transition else None
         known = (blueprint.stopped, blueprint.fresh, blueprint.former, transition)
         return cls(requests, plan, program, *known)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from weft.plan.physical.graph import PhysicalGraph
 from weft.plan.physical.rules import ProbeRule, ResultRule, StoreRule, Users
@@ -53,12 +52,6 @@ class StateMigration:
     reads: tuple[StoreScan, ...] = ()
     fills: tuple[str, ...] = ()
     backfill: Users = ()
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> StateMigration:
-        """What `dataclasses.asdict` made, also after a way through JSON."""
-        reads = tuple(StoreScan(**(read | {"users": tuple(read["users"])})) for read in data["reads"])
-        return cls(reads, tuple(data["fills"]), tuple(data["backfill"]))
 
     @property
     def is_needed(self) -> bool:

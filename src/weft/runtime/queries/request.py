@@ -10,8 +10,9 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from weft.logical.codec import encode
 from weft.logical.nested.nested import defined_streams
 from weft.logical.query.ordering import Ordering
 from weft.logical.query.query import Query
@@ -31,12 +32,12 @@ class QueryRequest:
     results leave. ``sink`` describes where they go; None if the sink cannot be made again from a description.
     """
 
-    query: Query
+    query: Annotated[Query, CODEC]
     names: tuple[tuple[str, str], ...] = ()
     strategy: str | None = None
     backfill: bool = False
     sink: Mapping[str, Any] | None = None
-    ordering: Ordering | None = None
+    ordering: Annotated[Ordering | None, CODEC] = None
 
     @property
     def waits(self) -> bool:
@@ -48,21 +49,8 @@ class QueryRequest:
     @property
     def fingerprint(self) -> str:
         """A hash of the query, its order and its sink, by which a query that has stopped is known again."""
-        shown = {name: one for name, one in self.to_dict().items() if name in ("query", "sink", "ordering")}
+        shown = {name: one for name, one in encode(self).items() if name in ("query", "sink", "ordering")}
         return hashlib.blake2b(json.dumps(shown, sort_keys=True).encode(), digest_size=12).hexdigest()
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        wishes = {"strategy": self.strategy, "backfill": self.backfill, "sink": self.sink}
-        wishes["ordering"] = CODEC.encode(self.ordering)
-        return {"query": CODEC.encode(self.query), "names": self.names, **wishes}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> QueryRequest:
-        """What `to_dict` made, also after a way through JSON."""
-        names = tuple((str(new), str(old)) for new, old in data["names"])
-        wishes = (data["strategy"], data["backfill"], data["sink"], CODEC.decode(data["ordering"]))
-        return cls(CODEC.decode(data["query"]), names, *wishes)
 
 
 def is_inner(request: QueryRequest) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.errors import StateError
+from weft.logical.codec import decode
 from weft.logical.nested.nested import read_streams
 from weft.ports.sink import Sink
 from weft.runtime.log.checkpoint import Checkpoint
@@ -70,7 +71,7 @@ def resume_from_log(
     stops = log.requests.stops()
     begin = {name: given for name, given in queries.items() if _is_new(name, given[0], last, stops)}
     asked = {
-        name: QueryRequest.from_dict(one) for name, one in log.requests.waiting_queries(number - 1).items()
+        name: decode(QueryRequest, one) for name, one in log.requests.waiting_queries(number - 1).items()
     }
     _check_readable(log, asked, streams)
     begin |= {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated
 
 from weft.logical.query.query import Query
 from weft.logical.query.window import Rows
@@ -29,7 +29,7 @@ class Transition:
     By stream, ``newest`` is the last time seen by then, and ``arrived`` says how many tuples had come.
     """
 
-    target: WorkloadPlan
+    target: Annotated[WorkloadPlan, CODEC.text]
     number: int
     newest: Mapping[str, int] = field(default_factory=dict)
     arrived: Mapping[str, int] = field(default_factory=dict)
@@ -38,16 +38,6 @@ class Transition:
     def beginning(cls, target: WorkloadPlan, facts: StateFacts) -> Transition:
         """A transition that begins with the next batch."""
         return cls(target, facts.number, dict(facts.newest), dict(facts.arrived))
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        known = {"number": self.number, "newest": dict(self.newest), "arrived": dict(self.arrived)}
-        return {"target": CODEC.dumps(self.target), **known}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Transition:
-        """What `to_dict` made, also after a way through JSON."""
-        return cls(CODEC.loads(data["target"]), data["number"], data["newest"], data["arrived"])
 
 
 def can_be_filled(running: WorkloadPlan, target: WorkloadPlan) -> bool:

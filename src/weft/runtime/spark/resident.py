@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
 
+from weft.logical.codec import encode
 from weft.runtime.loop.config import Describe
 from weft.runtime.loop.executor import NoRoomError, Pieces
 from weft.runtime.output.merge_task import Merge
@@ -137,7 +138,7 @@ class ResidentExecutor:
         """Merge ranges of ordered results, in one step; tasks that have begun since then are given the job anew."""
         plain = job.for_task().to_dict(self.describe)
         heads = [
-            {"kind": "collect", "job": plain, "merges": [one.to_dict() for one in mine]} for mine in merges
+            {"kind": "collect", "job": plain, "merges": [encode(one) for one in mine]} for mine in merges
         ]
         return self._with_tasks(lambda stage: stage.step([(head, ()) for head in heads]))
 
@@ -156,7 +157,7 @@ class ResidentExecutor:
             {
                 "kind": "read",
                 "job": job.for_task(task).to_dict(self.describe),
-                "pieces": [(stream, part.to_dict()) for stream, part in mine],
+                "pieces": [(stream, encode(part)) for stream, part in mine],
             }
             for task, mine in enumerate(pieces)
         ]

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from weft.errors import WeftError
+from weft.logical.codec import decode
 from weft.ports.source import Part
 from weft.runtime.output.merge_task import Merge, collect_task
 from weft.runtime.task.worker import hop_task, past_task, read_task
@@ -121,10 +122,10 @@ class _Task:
             self.job = job = self._begin(head)
             if job.boundary:
                 return list(past_task(job, self.number))
-            pieces = [(stream, Part.from_dict(part)) for stream, part in head["pieces"]]
+            pieces = [(stream, decode(Part, part)) for stream, part in head["pieces"]]
             return list(read_task(job, self.number, pieces))
         if head["kind"] == "collect":
-            merges = map(Merge.from_dict, head["merges"])
+            merges = (decode(Merge, one) for one in head["merges"])
             return list(collect_task(Job.from_dict(self.setup, head["job"]), merges))
         if self.job is None:
             raise RuntimeError("a hop was to be run before its batch had begun")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.bucket.bounds import Bounds
+from weft.logical.codec import compact
 
 __all__ = ["PartitionFile", "PartitionManifest", "StoreTotals", "StoredRun", "moment_of"]
 
@@ -121,6 +122,7 @@ class PartitionManifest:
         return cls(moment, named, dict(sizes), tuple((n, name) for n, name in retired))
 
 
+@compact
 @dataclass(frozen=True, slots=True)
 class StoreTotals:
     """What a store holds in some partitions: rows, bytes, runs, in how many partitions there are any, and the times.
@@ -156,16 +158,6 @@ class StoreTotals:
     def reaches(self, low: int, high: int) -> bool:
         """Whether there may be rows with times from ``low`` on and before ``high``."""
         return any(first < high and last >= low for first, last in self.spans)
-
-    def to_list(self) -> list[Any]:
-        """As plain data."""
-        return [self.rows, self.bytes, self.runs, self.partitions, self.spans]
-
-    @classmethod
-    def from_list(cls, data: list[Any]) -> StoreTotals:
-        """What `to_list` made, also after a way through JSON."""
-        rows, bytes_, runs, partitions, spans = data
-        return cls(rows, bytes_, runs, partitions, tuple((first, last) for first, last in spans))
 
 
 def _united(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from weft.logical.codec import decode
 from weft.runtime.hop.interpret import run_hop
 from weft.runtime.hop.outcome import HopOptions, Outcome
 from weft.runtime.model.batch_order import BatchOrder, Count
@@ -66,7 +67,7 @@ class HopRun:
         before = {} if job.boundary else self.arrived.before()
         batches = self.arrived.batches(before)
         if job.boundary:
-            migration = StateMigration.from_dict(job.plan.migration or {})
+            migration = decode(StateMigration, job.plan.migration or {})
             order, options = stored_order(job), stored_options(job, migration)
             fills: frozenset[str] | None = frozenset(migration.fills)
         else:

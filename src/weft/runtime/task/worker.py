@@ -32,6 +32,7 @@ import pyarrow.compute as pc
 from weft.errors import SourceError, WeftError
 from weft.kernels.ages import Classes
 from weft.kernels.expr.user_functions import calling
+from weft.logical.codec import decode
 from weft.ports.source import Part
 from weft.runtime.hop.admit import admit, numbered
 from weft.runtime.hop.entering import route_input, route_stored
@@ -206,7 +207,7 @@ def _cache_counted(task: int) -> Iterator[Message]:
 def _past(job: Job, task: int) -> Iterator[Message]:
     if job.plan.migration is None:
         return
-    migration, program = StateMigration.from_dict(job.plan.migration), job.program
+    migration, program = decode(StateMigration, job.plan.migration), job.program
     batch_order, segments = stored_order(job), open_segments_of(job.setup.storage)
     dealt = Counter({store.identity: task for store in program.stores.values()})
     with TaskOutlet(job, Sender(0, task)) as outlet:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from weft.runtime.log.values import HeldRun
 from weft.runtime.wire.encoded_report import EncodedReport
@@ -23,16 +22,6 @@ class RunsFound(EncodedReport):
     query: str
     sender: Sender
     runs: tuple[SortedRun, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        runs = [run.to_dict() for run in self.runs]
-        return {"query": self.query, "sender": list(self.sender), "runs": runs}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> RunsFound:
-        """What `to_dict` made, also after a way through JSON."""
-        return cls(data["query"], Sender(*data["sender"]), tuple(map(SortedRun.from_dict, data["runs"])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +45,3 @@ class Collected(EncodedReport):
     ages: Latency = field(default_factory=Latency)
     cuts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     held: tuple[HeldRun, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        plain = {name: getattr(self, name) for name in Collected.__slots__}
-        return {**plain, "ages": self.ages.to_dict(), "held": [asdict(run) for run in self.held]}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Collected:
-        """What `to_dict` made, also after a way through JSON."""
-        rows, marks = data["marks"]
-        made = {
-            "files": tuple(data["files"]),
-            "marks": (tuple(rows), tuple(marks)),
-            "ages": Latency.from_dict(data["ages"]),
-            "cuts": {name: (row, time) for name, (row, time) in data["cuts"].items()},
-            "held": tuple(map(HeldRun.from_dict, data["held"])),
-        }
-        return cls(**{**data, **made})

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, TypeVar
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
 
 import pyarrow as pa
 
+from weft.logical.codec import decode, encode
 from weft.runtime.wire.messages import REPORT, Message
 
 __all__ = ["EncodedReport", "ProtocolError"]
@@ -28,21 +28,12 @@ class EncodedReport:
 
     def to_message(self, at: int = 0) -> Message:
         """As a message to the task ``at``, whose later hops use it or pass it on to the driver."""
-        return Message(at, REPORT + self.kind, pa.py_buffer(json.dumps(self.to_dict()).encode()))
+        return Message(at, REPORT + self.kind, pa.py_buffer(json.dumps(encode(self)).encode()))
 
     @classmethod
     def from_message(cls: type[Own], message: Message) -> Own:
         """What `to_message` made."""
-        return cls.from_dict(json.loads(message.data.to_pybytes()))
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls: type[Own], data: Mapping[str, Any]) -> Own:
-        """What `to_dict` made, also after a way through JSON."""
-        return cls(**data)
+        return decode(cls, json.loads(message.data.to_pybytes()))
 
     @classmethod
     def is_in(cls, message: Message) -> bool:

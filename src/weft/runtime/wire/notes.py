@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from weft.bucket.bucket import Bucket
 from weft.runtime.state.open_segments import Run, Underway
@@ -27,37 +27,36 @@ class TuplesCounted(EncodedReport):
     rows: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class HopLeft(EncodedReport):
-    """What a batch has done so far in a partition, for the next hop, which runs in another process."""
+class _UnderwayForm:
+    """What a batch has done so far in a partition, as plain data: only runs that are in segments, which others see."""
 
-    kind = f"{NOTE}left"
-    partition: int
-    underway: Underway = field(default_factory=Underway)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        done = self.underway
+    def encode(self, value: Underway) -> dict[str, Any]:
         return {
-            "partition": self.partition,
-            "added": [[*place, list(map(_plain, runs))] for place, runs in done.added.items()],
-            "settled": {store: list(map(_plain, runs)) for store, runs in done.settled.items()},
-            "segments": done.segments,
+            "added": [[*place, list(map(_plain, runs))] for place, runs in value.added.items()],
+            "settled": {store: list(map(_plain, runs)) for store, runs in value.settled.items()},
+            "segments": value.segments,
         }
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> HopLeft:
-        """What `to_dict` made, also after a way through JSON."""
+    def decode(self, data: Mapping[str, Any]) -> Underway:
         added: dict[tuple[str, str], list[Run]] = {
             (store, start): list(map(StoredRun.from_list, runs)) for store, start, runs in data["added"]
         }
         settled: dict[str, list[Run]] = {
             store: list(map(StoredRun.from_list, runs)) for store, runs in data["settled"].items()
         }
-        return cls(data["partition"], Underway(added, settled, dict(data["segments"])))
+        return Underway(added, settled, dict(data["segments"]))
 
 
 def _plain(run: Run) -> list[Any]:
     if isinstance(run, Bucket):
         raise TypeError("a run is in no segment, so no other process can see it")
     return run.to_list()
+
+
+@dataclass(frozen=True, slots=True)
+class HopLeft(EncodedReport):
+    """What a batch has done so far in a partition, for the next hop, which runs in another process."""
+
+    kind = f"{NOTE}left"
+    partition: int
+    underway: Annotated[Underway, _UnderwayForm()] = field(default_factory=Underway)

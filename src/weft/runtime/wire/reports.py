@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import get_args
 
 import pyarrow as pa
 
 from weft import errors
 from weft.errors import FunctionError, SinkError, SourceError, WeftError
 from weft.kernels.expr.user_functions import CallCounts
-from weft.runtime.hop.census import Census, TooMany
+from weft.runtime.hop.census import Census
 from weft.runtime.hop.outcome import StepCount
 from weft.runtime.state.partition_manifest import PartitionFile, StoreTotals
 from weft.runtime.wire.collected import Collected, RunsFound
@@ -137,17 +137,6 @@ class PartitionsLeft(EncodedReport):
     files: Mapping[int, PartitionFile]
     stores: Mapping[str, StoreTotals]
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        files = {str(partition): str(file) for partition, file in self.files.items()}
-        return {"files": files, "stores": {name: one.to_list() for name, one in self.stores.items()}}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> PartitionsLeft:
-        """What `to_dict` made, also after a way through JSON."""
-        files = {int(partition): PartitionFile.from_text(text) for partition, text in data["files"].items()}
-        return cls(files, {name: StoreTotals.from_list(one) for name, one in data["stores"].items()})
-
 
 @dataclass(frozen=True, slots=True)
 class StepCounts(EncodedReport):
@@ -155,11 +144,6 @@ class StepCounts(EncodedReport):
 
     kind = "steps"
     steps: tuple[StepCount, ...]
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> StepCounts:
-        """What `to_dict` made, also after a way through JSON."""
-        return cls(tuple(StepCount(**step) for step in data["steps"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +154,6 @@ class KeyCensus(EncodedReport):
     query: str
     census: Census
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> KeyCensus:
-        """What `to_dict` made, also after a way through JSON."""
-        too_many = tuple(TooMany(**each) for each in data["census"]["too_many"])
-        return cls(data["query"], Census(**{**data["census"], "too_many": too_many}))
-
 
 @dataclass(frozen=True, slots=True)
 class Calls(EncodedReport):
@@ -183,11 +161,6 @@ class Calls(EncodedReport):
 
     kind = "calls"
     calls: CallCounts
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Calls:
-        """What `to_dict` made, also after a way through JSON."""
-        return cls(CallCounts.from_dict(data["calls"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,17 +172,6 @@ class Answers(EncodedReport):
     closed: Mapping[str, int]
     parts: Mapping[str, str]
     ages: Mapping[str, Latency] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        plain = {"counts": self.counts, "closed": self.closed, "parts": self.parts}
-        return {**plain, "ages": {query: one.to_dict() for query, one in self.ages.items()}}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Answers:
-        """What `to_dict` made, also after a way through JSON."""
-        ages = {query: Latency.from_dict(one) for query, one in data["ages"].items()}
-        return cls(data["counts"], data["closed"], data["parts"], ages)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -255,11 +217,6 @@ class CacheCounted(EncodedReport):
 
     kind = "cache"
     counts: CacheCounts
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> CacheCounted:
-        """What `to_dict` made, also after a way through JSON."""
-        return cls(CacheCounts(**data["counts"]))
 
 
 # Reports of failures

@@ -8,9 +8,8 @@ in the order of their rows, and holds one portion at a time; what is mapped need
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -67,15 +66,6 @@ class SortedRun:
         """The same run, with heads that stand for other numbers."""
         sample = tuple((head + shift) // block for head in self.sample)
         return replace(self, sample=sample, shift=shift, block=block)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> SortedRun:
-        """What `to_dict` made, also after a way through JSON."""
-        return cls(**{**data, "sample": tuple(data["sample"])})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,10 +8,11 @@ A job only names the graph of its queries; each process reads it from the log on
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from weft.logical.codec import decode, encode
 from weft.logical.schema import Stream
 from weft.ports.sink import PartSink, Sink
 from weft.ports.source import Source
@@ -108,7 +109,7 @@ class Job:
         """The batch's place in the total order, without counts, which tasks find out."""
         if self.plan.batch_order is None:
             raise ValueError(f"no query runs in batch {self.number}")
-        return BatchOrder.from_dict(self.plan.batch_order)
+        return decode(BatchOrder, self.plan.batch_order)
 
     @property
     def partitions(self) -> int:
@@ -140,14 +141,14 @@ class Job:
     def to_dict(self, describe: Callable[[Sink], Mapping[str, Any] | None]) -> dict[str, Any]:
         """As plain data without the setup; a sink is its description, or None if it has none."""
         return {
-            "plan": self.plan.to_dict(),
-            "before": self.before.to_dict(),
+            "plan": encode(self.plan),
+            "before": encode(self.before),
             "sinks": {name: describe(sink) for name, sink in self.sinks.items()},
             "counting": sorted(self.counting),
             "ordered": sorted(self.ordered),
             "exchange": self.exchange.folder,
             "boundary": self.boundary,
-            "limits": asdict(self.limits),
+            "limits": encode(self.limits),
             "tasks": self.tasks,
             "stays": self.stays,
             "flush": self.flush,
@@ -159,14 +160,14 @@ class Job:
         sinks = {name: setup.sink(name, description) for name, description in data["sinks"].items()}
         return cls(
             setup,
-            BatchPlan.from_dict(data["plan"]),
+            decode(BatchPlan, data["plan"]),
             Manifest.from_dict(data["before"]),
             sinks,
             frozenset(data["counting"]),
             frozenset(data["ordered"]),
             Exchange(data["exchange"]),
             data["boundary"],
-            TaskLimits(**data["limits"]),
+            decode(TaskLimits, data["limits"]),
             data["tasks"],
             data["stays"],
             data["flush"],

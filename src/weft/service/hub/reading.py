@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 from weft.connectors.formats.dead_letters import DeadLetters
@@ -252,7 +253,7 @@ class HubViews:
 
         place = str(self.pipeline.checkpoint)
         name = place.rpartition("/")[2]
-        return self._cached("state", lambda: {**inspect(place).to_dict(), "directory": name})
+        return self._cached("state", lambda: {**asdict(inspect(place)), "directory": name})
 
     def results(
         self, name: str, after: int = 0, limit: int = 100, *, origin: str | None = None

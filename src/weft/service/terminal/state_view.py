@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from pathlib import Path
@@ -67,7 +68,7 @@ def show_state(directory: Path | str, shown: StateFormat) -> None:
 
 def state_json(state: CheckpointState) -> str:
     """The checkpoint as JSON, times in microseconds since 1970."""
-    return json.dumps(state.to_dict(), ensure_ascii=False, indent=2)
+    return json.dumps(asdict(state), ensure_ascii=False, indent=2)
 
 
 def state_tables(state: CheckpointState, console: Console) -> None:

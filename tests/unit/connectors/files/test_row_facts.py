@@ -25,6 +25,7 @@ from weft.connectors.files.source import files
 from weft.connectors.frames.source import write_arrow_files
 from weft.connectors.generate.rate import rate, sequence, timestamps
 from weft.connectors.memory.source import TableSource
+from weft.logical.codec import decode, encode
 from weft.ports.source import CursorContext, MemoryBlobs, Part
 
 NOON = 1_700_000_000_000_000  # microseconds
@@ -66,7 +67,7 @@ def test_a_parquet_file_knows_its_rows_and_their_oldest_time(tmp_path: Path, row
     """Whether it is small or large."""
     (part,) = parquet(tmp_path / "a.parquet", table(rows), row_group_size=10_000)
     assert (part.rows, part.oldest) == (rows, NOON if rows else None)
-    assert Part.from_dict(json.loads(json.dumps(part.to_dict()))) == part
+    assert decode(Part, json.loads(json.dumps(encode(part)))) == part
 
 
 @pytest.mark.parametrize(("unit", "oldest"), [("ms", NOON), ("us", NOON + 7), ("ns", NOON + 7)])

@@ -12,6 +12,7 @@ import pytest
 from weft.connectors.generate.drift import Dial, drifting
 from weft.connectors.generate.rate import RateSource, choice, rate, sequence, uniform
 from weft.errors import SourceError
+from weft.logical.codec import decode, encode
 from weft.ports.source import CursorContext, MemoryBlobs, Part
 
 
@@ -47,7 +48,7 @@ def test_a_part_keeps_where_the_dial_stood(tmp_path: Path) -> None:
     cursor.take([part])
     dial.turn(0.1)
     task: RateSource = pickle.loads(pickle.dumps(source))
-    again = Part.from_dict(json.loads(json.dumps(part.to_dict())))
+    again = decode(Part, json.loads(json.dumps(encode(part))))
     assert task.read("s", again).batch == source.generate(0, 1000, 0.75)
     (following,) = cursor.look(2.0).parts
     assert following.what == {"first": 1000, "rows": 1000, "dial": 0.1}
