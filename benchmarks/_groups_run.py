@@ -114,8 +114,8 @@ def _grouped(task: GroupsTask) -> Iterator[None]:
         return {name: told.get(name, "") for name in queries}
 
     with (
-        mock.patch("weft.adapting.query_groups.assigned_groups", groups),
-        mock.patch("weft.adapting.query_groups.separate_groups", groups),
+        mock.patch("weft.adapting.planner.assigned_groups", groups),
+        mock.patch("weft.adapting.planner.separate_groups", groups),
     ):
         yield
 

@@ -15,7 +15,7 @@ from tests.equivalence.visibilities import PAST
 from tests.equivalence.workloads import Change, Workload
 from tests.local_runner import LocalRunner
 from tests.random_statistics import random_statistics
-from weft.adapting.adopting import adopted, filled, side_by_side
+from weft.adapting.adoption import adopted, filled, side_by_side
 from weft.adapting.planner import Planner
 from weft.optimizer.reordering import reordered
 from weft.optimizer.space import Options
@@ -119,7 +119,7 @@ class _Drive:
 
     def __init__(self, workload: Workload, setting: Setting) -> None:
         self.workload, self.setting = workload, setting
-        self.decide = Planner(lambda _: setting.statistics(), setting.options, setting.method)
+        self.decide = Planner(setting.options, setting.method)
         self.active_queries = ActiveQueries()
         self.rng = random.Random(setting.seed)
         self.runner: LocalRunner | None = None
@@ -172,7 +172,7 @@ class _Drive:
         """Plan all queries anew, and go over to the new plan at once, or by filling its stores side by side."""
         running = self.active_queries.plan
         assert running is not None
-        planned = self.decide.plan_again(running, self.active_queries.requests)
+        planned = self.decide.plan_again(running, self.active_queries.requests, self.setting.statistics())
         if self.rng.random() < 0.25:
             planned = reordered(running, self.setting.statistics(), self.setting.options), planned[1]
         situation = self._situation(number)
@@ -216,7 +216,8 @@ class _Drive:
         self, number: int, requests: Mapping[str, QueryRequest], samples: Samples | None, afresh: bool
     ) -> None:
         facts = self._facts(number)
-        decision = self.decide(self.active_queries, requests, facts, samples, afresh)
+        statistics = self.setting.statistics()
+        decision = self.decide(self.active_queries, requests, statistics, facts, samples, afresh)
         self.course.boundaries.append(Boundary(number, self.active_queries.program, facts, decision))
         self._go_on(number, decision)
         for member in decision.graph.members:

@@ -163,8 +163,7 @@ def test_queries_that_share_what_they_can_answer_each_like_the_definition() -> N
         rates = {name: StreamStatistics(rate=10 ** rng.uniform(0, 4)) for name in joins["q0"].tables}
         options = random_options(seed, "auto")
         requests = {name: QueryRequest(join.query) for name, join in joins.items()}
-        planner = Planner(lambda _, rates=rates: Statistics(rates), options)  # type: ignore[misc]
-        decision = planner(ActiveQueries(), requests, StateFacts())
+        decision = Planner(options)(ActiveQueries(), requests, Statistics(rates), StateFacts())
         first = joins["q0"]
         runner = LocalRunner(decision.graph, partitions=options.partitions, functions=first.functions)
         for number, batch in enumerate(first.batches):

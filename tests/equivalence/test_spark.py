@@ -95,9 +95,10 @@ class SeparatePlans:
         self,
         _: ActiveQueries,
         requests: Mapping[str, QueryRequest],
-        __: StateFacts,
-        ___: Samples | None,
-        ____: bool,
+        __: Statistics,
+        ___: StateFacts,
+        ____: Samples | None,
+        _____: bool,
     ) -> Decision:
         plan = share(
             {

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import weft
 from tests.random_statistics import random_statistics
 from tests.recovery.faults import is_time, wrong_time
-from tests.restless import restless
+from tests.restless import DrawnStatistics, restless
 from weft.adapting.adapter import AdaptivePlan
 from weft.adapting.background import ForegroundPlanner
 from weft.adapting.planner import Planner
@@ -37,6 +37,7 @@ from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.executor import Pieces
 from weft.runtime.loop.loop import Loop
 from weft.runtime.observe.progress import complete_from
+from weft.runtime.observe.recent import RecentStatistics
 from weft.runtime.output.merge_task import Merge
 from weft.runtime.state import open_segments
 from weft.runtime.wire import task_input as job
@@ -192,15 +193,17 @@ class World:
             open_segments._BY_STORAGE.clear()
             job._program.cache_clear()
         session = self.session
+        adapter, statistics = self._adapter()
         config = RunConfig(
             {name: session.catalog.stream(name) for name in FORMATS},
             dict(session._registered.sources),
-            Planner(lambda _: session.measured(), self.options, self.method),
+            Planner(self.options, self.method),
             make_sink,
             portable_description,
             self.partitions,
             set_aside=DeadLetterBox(self.checkpoint / "dead_letters", DeadLetterLimit()).take,
-            adapter=self._adapter(),
+            adapter=adapter,
+            statistics=statistics,
         )
         log, executor = WatchedLog(LocalDisk(self.checkpoint)), WatchedExecutor(self.partitions, readers=2)
         log.hook = executor.hook = self.hook
@@ -215,14 +218,14 @@ class World:
             self.stop()
             raise
 
-    def _adapter(self) -> Adapter:
+    def _adapter(self) -> tuple[Adapter, RecentStatistics]:
         """Every other world takes every plan it finds, each planned by other statistics than the one before."""
         if self.partitions % 2:
-            return StaticPlan()
+            return StaticPlan(), RecentStatistics(given=self.session.statistics)
         rng, columns = random.Random(self._files), dict.fromkeys(FORMATS, ("k", "g"))
         adaptation = restless(rng)["adaptation"]
-        finder, draw = ForegroundPlanner(), lambda _: random_statistics(rng, columns)
-        return AdaptivePlan(finder, draw, self.options, self.method, adaptation, always=True)
+        adapter = AdaptivePlan(ForegroundPlanner(), self.options, self.method, adaptation, always=True)
+        return adapter, DrawnStatistics(lambda: random_statistics(rng, columns))
 
     def stop(self) -> None:
         """The session ends, or its process does."""

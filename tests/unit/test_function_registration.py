@@ -197,7 +197,7 @@ def test_builtins_have_any_number_of_arguments_where_they_do_not_say() -> None:
 def test_a_function_is_taken_as_it_is_when_it_is_registered() -> None:
     """Two workers that disagree because one began later."""
     from weft.runtime.wire.functions import callable_functions
-    from weft.session.function_registration import pack_function
+    from weft.session.relations import pack_function
 
     limit = 1
 

@@ -97,7 +97,7 @@ def test_a_library_that_is_missing_is_named_before_spark_starts(
     session = weft.Session(checkpoint=tmp_path / "ck", execution="jobs")
     session.stream("a", weft.files("json", str(tmp_path), schema="k long"))
     session.query("SELECT a.k FROM a", sink=sink)
-    monkeypatch.setattr("weft.session.starting.find_spec", lambda name: None if name == module else object())
-    monkeypatch.setattr("weft.session.starting._spark_for", lambda _: pytest.fail("Spark is started"))
+    monkeypatch.setattr("weft.session.start.find_spec", lambda name: None if name == module else object())
+    monkeypatch.setattr("weft.session.start._spark_for", lambda _: pytest.fail("Spark is started"))
     with pytest.raises(ConfigError, match=f"{module}, which is not installed"):
         session.start()

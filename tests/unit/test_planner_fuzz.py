@@ -64,13 +64,15 @@ def check(seed: int) -> Counter[str]:
 
 
 def _planned(case: Case, method: str) -> Counter[str]:
-    now = iter(case.statistics)
-    planner, active_queries = Planner(lambda _: next(now), case.options, method), ActiveQueries()
+    statistics = iter(case.statistics)
+    planner, active_queries = Planner(case.options, method), ActiveQueries()
     met: Counter[str] = Counter()
     for number, names in enumerate(case.running):
         requests = {name: QueryRequest(case.queries[name], (), case.strategies.get(name)) for name in names}
         afresh = active_queries.plan is not None and requests == active_queries.requests
-        decision = planner(active_queries, requests, StateFacts(number=number), None, afresh)
+        decision = planner(
+            active_queries, requests, next(statistics), StateFacts(number=number), None, afresh
+        )
         assert [member.name for member in decision.graph.members] == sorted(names)
         active_queries = ActiveQueries(
             requests, decision.plan, ExecutableGraph(decision.graph), {}, decision.fresh

@@ -61,31 +61,33 @@ def table(seed: int) -> pa.Table:
     return pa.table({"k": [row % 4 for row in rows], "x": rows})
 
 
+NOTHING = weft.Statistics()  # is known of the data
+
 # Tuples of v and of w are for q0 and q1, which want the same, or for q2, which wants none of them.
 APART = {"v": {0b011: 50.0, 0b100: 50.0}, "w": {0b011: 50.0, 0b100: 50.0}}
 
 
 def test_queries_that_would_lose_by_sharing_get_stores_of_their_own() -> None:
     """Else every probe meets tuples that are for others only, and query-sets are computed to be empty."""
-    planner = Planner(lambda _: weft.Statistics(), weft.Options(partitions=2))
+    planner = Planner(weft.Options(partitions=2))
     first = requests("v.x < 5 AND w.x < 5")
-    one = planner(ActiveQueries(), first, StateFacts())
+    one = planner(ActiveQueries(), first, NOTHING, StateFacts())
     many = requests("v.x < 5 AND w.x < 5", "v.x < 5 AND w.x < 5 AND w.x <> 3", "v.x > 5 AND w.x > 5")
     samples = Samples(("q0", "q1", "q2"), APART)
-    apart = planner(active_queries(one, first), many, StateFacts(number=1), samples)
+    apart = planner(active_queries(one, first), many, NOTHING, StateFacts(number=1), samples)
     groups = {name: apart.plan.group_of(name) for name in many}
     assert groups["q0"] == groups["q1"] != groups["q2"]
     users = {node.users for node in apart.graph.stores}
     assert users == {("q0", "q1"), ("q2",)}
-    together = planner(active_queries(one, first), many, StateFacts(number=1), None)
+    together = planner(active_queries(one, first), many, NOTHING, StateFacts(number=1), None)
     assert {node.users for node in together.graph.stores} == {("q0", "q1", "q2")}
 
 
 def test_queries_that_are_kept_apart_are_answered_like_any() -> None:
     """A query that moves to another group takes its stored tuples along."""
-    planner = Planner(lambda _: weft.Statistics(), weft.Options(partitions=2))
+    planner = Planner(weft.Options(partitions=2))
     many = requests("v.x < 5 AND w.x < 5", "v.x < 7 AND w.x < 5", "v.x > 5 AND w.x > 5")
-    first = planner(ActiveQueries(), many, StateFacts())
+    first = planner(ActiveQueries(), many, NOTHING, StateFacts())
     runner = LocalRunner(first.graph, partitions=2)
     data = {name: [table(i + 3 * j) for i in range(4)] for j, name in enumerate(STREAMS)}
     for batch in range(2):
@@ -94,7 +96,7 @@ def test_queries_that_are_kept_apart_are_answered_like_any() -> None:
     more = requests("v.x < 5 AND w.x < 5", "v.x < 7 AND w.x < 5", "v.x > 5 AND w.x > 5", *others)
     halves = {0b0000011: 50.0, 0b1111100: 50.0}
     samples = Samples(tuple(more), {"v": halves, "w": halves})
-    regrouped = planner(active_queries(first, many), more, runner.facts, samples)
+    regrouped = planner(active_queries(first, many), more, NOTHING, runner.facts, samples)
     assert len({regrouped.plan.group_of(name) for name in more}) > 1
     runner.change(regrouped.graph, regrouped.migration)
     for batch in range(2, 4):
@@ -107,21 +109,21 @@ def test_queries_that_are_kept_apart_are_answered_like_any() -> None:
 
 def test_a_new_query_that_loses_in_every_group_gets_stores_of_its_own() -> None:
     """Also if only few queries have changed, as long as there is a sample."""
-    planner = Planner(lambda _: weft.Statistics(), weft.Options(partitions=2))
+    planner = Planner(weft.Options(partitions=2))
     conditions = [f"v.x < {bound} AND w.x < {bound}" for bound in range(5, 10)]
     first = requests(*conditions)
-    one = planner(ActiveQueries(), first, StateFacts())
+    one = planner(ActiveQueries(), first, NOTHING, StateFacts())
     assert {one.plan.group_of(name) for name in first} == {""}
     many = requests(*conditions, "v.x > 20 AND w.x > 20")
     samples = Samples(tuple(many), {stream: {0b011111: 90.0, 0b100000: 10.0} for stream in "vw"})
-    two = planner(active_queries(one, first), many, StateFacts(number=1), samples)
+    two = planner(active_queries(one, first), many, NOTHING, StateFacts(number=1), samples)
     assert two.plan.group_of("q5") == "group 2"
     assert all(two.plan.answer(name) == one.plan.answer(name) for name in first)
 
 
 def test_a_quick_planner_leaves_running_queries_alone_however_many_come() -> None:
     """They begin at once; the best plan of all is then looked for in the background, groups included."""
-    quick = Planner(lambda _: weft.Statistics(), weft.Options(partitions=2), quick=True)
+    quick = Planner(weft.Options(partitions=2), quick=True)
     conditions = [
         "v.x < 5 AND w.x < 5",
         "v.x < 7 AND w.x < 5",
@@ -129,14 +131,12 @@ def test_a_quick_planner_leaves_running_queries_alone_however_many_come() -> Non
         "v.x > 30 AND w.x > 20",
     ]
     first, many = requests(conditions[0]), requests(*conditions)
-    one = quick(ActiveQueries(), first, StateFacts())
+    one = quick(ActiveQueries(), first, NOTHING, StateFacts())
     samples = Samples(tuple(many), {stream: {0b0011: 50.0, 0b1100: 50.0} for stream in "vw"})
-    two = quick(active_queries(one, first), many, StateFacts(number=1), samples)
+    two = quick(active_queries(one, first), many, NOTHING, StateFacts(number=1), samples)
     assert two.plan.answer("q0") == one.plan.answer("q0")
     snapshot = Snapshot(two.plan, many, weft.Statistics(), weft.Options(partitions=2), "auto", samples)
-    together = Planner(lambda _: weft.Statistics(), weft.Options(partitions=2))(
-        ActiveQueries(), many, StateFacts()
-    )
+    together = Planner(weft.Options(partitions=2))(ActiveQueries(), many, NOTHING, StateFacts())
     regrouped = propose(replace(snapshot, running=together.plan))
     assert regrouped.regrouped is not None
     assert regrouped.gain == regrouped.regrouped > 0.1
@@ -147,15 +147,17 @@ def test_a_quick_planner_leaves_running_queries_alone_however_many_come() -> Non
 class TestABudget:
     """It binds the sum of all queries, whichever groups they are in."""
 
+    KNOWN = weft.Statistics(
+        dict.fromkeys(STREAMS, weft.StreamStatistics(rate=1.0)), horizon=timedelta(seconds=100)
+    )
+
     def planner(self, budget: float | None) -> Planner:
-        rate = weft.StreamStatistics(rate=1.0)
-        known = weft.Statistics(dict.fromkeys(STREAMS, rate), horizon=timedelta(seconds=100))
-        return Planner(lambda _: known, weft.Options(partitions=2, budget=budget))
+        return Planner(weft.Options(partitions=2, budget=budget))
 
     def test_queries_are_planned_together_within_it(self) -> None:
         """Both share the two stores of 100 tuples, and are not refused for 400."""
         planner, many = self.planner(201.0), requests("v.x <> 5", "w.x <> 5")
-        decision = planner(ActiveQueries(), many, StateFacts())
+        decision = planner(ActiveQueries(), many, self.KNOWN, StateFacts())
         assert len(decision.plan.stores) == 2
         assert sum(one.stored for one in planner.last.values()) <= 201
 
@@ -163,7 +165,7 @@ class TestABudget:
         """By the joint optimiser and by the one that takes its place."""
         many = requests("v.x <> 5", "w.x <> 5")
         with pytest.raises(PlanError, match="stores at most 100 tuples") as error:
-            self.planner(100.0)(ActiveQueries(), many, StateFacts())
+            self.planner(100.0)(ActiveQueries(), many, self.KNOWN, StateFacts())
         assert "the inputs alone are about 200" in str(error.value.hint)
 
     def test_groups_for_which_there_is_no_room_are_not_formed(self) -> None:
@@ -172,9 +174,9 @@ class TestABudget:
         first, groups = {"q0": many["q0"]}, {}
         for budget in (None, 150.0):
             planner = self.planner(budget)
-            one = planner(ActiveQueries(), first, StateFacts())
+            one = planner(ActiveQueries(), first, self.KNOWN, StateFacts())
             samples = Samples(("q0", "q1", "q2"), APART)
-            found = planner(active_queries(one, first), many, StateFacts(number=1), samples)
+            found = planner(active_queries(one, first), many, self.KNOWN, StateFacts(number=1), samples)
             groups[budget] = {found.plan.group_of(name) for name in many}
         assert groups == {None: {"", "group 2"}, 150.0: {""}}
 
@@ -202,9 +204,9 @@ class TestWhateverIsThrown:
     @pytest.mark.usefixtures("broken")
     def test_a_session_starts_with_separate_plans(self, caplog: pytest.LogCaptureFixture) -> None:
         """It would end before its first batch."""
-        planner = Planner(lambda _: weft.Statistics(), weft.Options(partitions=2))
+        planner = Planner(weft.Options(partitions=2))
         many = requests("v.x < 5", "w.x < 5")
-        decision = planner(ActiveQueries(), many, StateFacts())
+        decision = planner(ActiveQueries(), many, NOTHING, StateFacts())
         assert [answer.name for answer in decision.plan.answers] == ["q0", "q1"]
         assert planner.last[""].method == "separate"
         assert "planned alone: KeyError: 4" in caplog.text
@@ -214,13 +216,13 @@ class TestWhateverIsThrown:
     ) -> None:
         """And a newcomer, planned alone, runs beside them."""
         planner, many = (
-            Planner(lambda _: weft.Statistics(), weft.Options(partitions=2)),
+            Planner(weft.Options(partitions=2)),
             requests("v.x < 5", "w.x < 5"),
         )
         first = {"q0": many["q0"]}
-        one = planner(ActiveQueries(), first, StateFacts())
+        one = planner(ActiveQueries(), first, NOTHING, StateFacts())
         _break(monkeypatch)
-        two = planner(active_queries(one, first), many, StateFacts(number=1))
+        two = planner(active_queries(one, first), many, NOTHING, StateFacts(number=1))
         assert two.plan.answer("q0") == one.plan.answer("q0")
         assert "KeyError" in caplog.text
 
@@ -228,10 +230,10 @@ class TestWhateverIsThrown:
     def test_planning_afresh_that_fails_changes_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
         """Separate plans would lay out all that is stored anew, for no gain."""
         planner, many = (
-            Planner(lambda _: weft.Statistics(), weft.Options(partitions=2)),
+            Planner(weft.Options(partitions=2)),
             requests("v.x < 5", "w.x < 5"),
         )
-        now = planner(ActiveQueries(), many, StateFacts())
+        now = planner(ActiveQueries(), many, NOTHING, StateFacts())
         finder = ForegroundPlanner()
         finder.ask(Snapshot(now.plan, many, weft.Statistics(), weft.Options(partitions=2), "auto"))
         assert finder.take() is None
@@ -239,19 +241,19 @@ class TestWhateverIsThrown:
 
     def test_what_fails_alone_too_is_an_error(self, caplog: pytest.LogCaptureFixture) -> None:
         """The user's, with the remedy, and no talk of other plans."""
-        planner = Planner(lambda _: weft.Statistics(), weft.Options(most_inputs=1))
+        planner = Planner(weft.Options(most_inputs=1))
         with pytest.raises(PlanError, match="most_inputs=1"):
-            planner(ActiveQueries(), requests("v.x < 5"), StateFacts())
+            planner(ActiveQueries(), requests("v.x < 5"), NOTHING, StateFacts())
         assert not caplog.text
 
     def test_a_newcomer_is_refused_whatever_is_thrown(self, caplog: pytest.LogCaptureFixture) -> None:
         """With the reason; the others go on."""
         planner, many = (
-            Planner(lambda _: weft.Statistics(), weft.Options(partitions=2)),
+            Planner(weft.Options(partitions=2)),
             requests("v.x < 5", "w.x < 5"),
         )
         first = {"q0": many["q0"]}
-        now = active_queries(planner(ActiveQueries(), first, StateFacts()), first)
+        now = active_queries(planner(ActiveQueries(), first, NOTHING, StateFacts()), first)
 
         def decide(before: ActiveQueries, wanted: Mapping[str, QueryRequest], *more: Any) -> Decision:
             if "q1" in wanted:
@@ -259,7 +261,7 @@ class TestWhateverIsThrown:
             return planner(before, wanted, *more)
 
         changes = Changes({"q1": many["q1"]}, {})
-        after, _ = plan_changes(now, changes, decide, StateFacts(number=1), None)
+        after, _ = plan_changes(now, changes, decide, NOTHING, StateFacts(number=1), None)
         assert after.requests.keys() == {"q0"}
         assert after.stopped == {"q1": "refused: ZeroDivisionError: what a surprise"}
         assert "query q1 is refused" in caplog.text
@@ -267,17 +269,17 @@ class TestWhateverIsThrown:
     def test_queries_go_on_though_nothing_can_be_planned(self, caplog: pytest.LogCaptureFixture) -> None:
         """By the plan they have; newcomers are refused, and who was to stop does not."""
         planner, many = (
-            Planner(lambda _: weft.Statistics(), weft.Options(partitions=2)),
+            Planner(weft.Options(partitions=2)),
             requests("v.x < 5", "w.x < 5", "v.x < 6"),
         )
         first = {name: many[name] for name in ("q0", "q1")}
-        now = active_queries(planner(ActiveQueries(), first, StateFacts()), first)
+        now = active_queries(planner(ActiveQueries(), first, NOTHING, StateFacts()), first)
 
         def decide(*_: Any) -> Decision:
             raise KeyError(4)
 
         changes = Changes({"q2": many["q2"]}, {"q1": "stopped"})
-        after, migration = plan_changes(now, changes, decide, StateFacts(number=1), None)
+        after, migration = plan_changes(now, changes, decide, NOTHING, StateFacts(number=1), None)
         assert (after.requests, after.plan, after.program) == (now.requests, now.plan, now.program)
         assert (after.stopped, migration.reads) == ({"q2": "refused: KeyError: 4"}, ())
         assert "go on by the plan they have" in caplog.text

@@ -3,6 +3,8 @@
 Guarantees: what is decided depends on what batches measured and on the plans that were found; a plan in preparation is
 lost with the process, and nobody misses it. Every change, and why it was made, is in ``changes``. A change is decided
 between two batches and takes effect with the next one; while stores are filled side by side no other change begins.
+A session whose plans do not follow the data only ends what one before it has begun (`SettledPlan`): else stores would
+be filled side by side for as long as its queries run.
 """
 
 from __future__ import annotations
@@ -10,9 +12,10 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from weft.adapting.adopting import (
+from weft.adapting.adoption import (
     adopted,
     end_transition,
     going_on,
@@ -22,9 +25,7 @@ from weft.adapting.adopting import (
     what_changes,
 )
 from weft.adapting.background import PlanFinder
-from weft.adapting.planner import KnownFor
 from weft.adapting.proposal import Proposal, Snapshot, over_same_stores
-from weft.adapting.work import drift, work_per_row, work_rate
 from weft.optimizer.adaptation import (
     AT_ONCE,
     SIDE_BY_SIDE,
@@ -38,13 +39,22 @@ from weft.optimizer.adaptation import (
 from weft.optimizer.replanning import HeavyValueWatch
 from weft.optimizer.space import Options
 from weft.plan.workload import WorkloadPlan
-from weft.runtime.loop.adapter import Adopted, Situation
+from weft.runtime.loop.adapter import Adopted, Situation, StaticPlan
+from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.plan_changes import PlanChange
+from weft.runtime.observe.progress import History
 from weft.runtime.queries.active import Decision
 from weft.runtime.queries.transition import Transition, can_be_filled
 from weft.stats.statistics import DEFAULTS, Statistics
 
-__all__ = ["AdaptivePlan"]
+__all__ = [
+    "AdaptivePlan",
+    "SettledPlan",
+    "drift",
+    "work_per_row",
+    "work_rate",
+]
+
 
 _LOG = logging.getLogger("weft")
 
@@ -77,7 +87,6 @@ class AdaptivePlan:
     def __init__(
         self,
         finder: PlanFinder,
-        statistics: KnownFor,
         options: Options,
         method: str,
         adaptation: Adaptation,
@@ -87,7 +96,7 @@ class AdaptivePlan:
         self.changes: tuple[PlanChange, ...] = ()
         self.expected: Statistics | None = None
         self._expected_then: Statistics | None = None  # of the plan whose stores are being filled
-        self._finder, self._statistics = finder, statistics
+        self._finder = finder
         self._options = replace(
             options, planning_seconds=options.planning_seconds or adaptation.planning_seconds
         )
@@ -163,7 +172,9 @@ class AdaptivePlan:
 
     def _known(self, situation: Situation) -> Statistics:
         plan = situation.active_queries.plan
-        return self._statistics([] if plan is None else [answer.query for answer in plan.answers])
+        return situation.statistics.for_queries(
+            [] if plan is None else [answer.query for answer in plan.answers]
+        )
 
     def _is_worth_a_search(self, statistics: Statistics) -> bool:
         """Whether the statistics differ enough from those of the last search, for what that took."""
@@ -304,3 +315,68 @@ def _meanwhile(proposal: Proposal) -> WorkloadPlan:
     """The plan by which queries are answered while new stores are filled: over the same stores, the best there is."""
     better = proposal.same_stores[0] if proposal.same_stores is not None else None
     return better if better is not None and can_be_filled(better, proposal.plan) else proposal.running
+
+
+class SettledPlan(StaticPlan):
+    """An adapter by which plans change only to end a transition that is under way."""
+
+    def next_plan(self, situation: Situation) -> Adopted | None:
+        """The plan whose stores have been filled, as soon as they are."""
+        transition = situation.active_queries.transition
+        ended = None if transition is None else end_transition(situation, transition)
+        if ended is None:
+            return None
+        adopted, change = ended
+        self.changes = (*self.changes, change)
+        return adopted
+
+
+RECENT = 32  # the work is that of so many batches
+
+
+def work_rate(history: History) -> float:
+    """The seconds of work per second of stream in the last batches; the time of a stream is that of its tuples."""
+    recent = [metrics for _, metrics in history.batches[-RECENT:]]
+    if not recent:
+        return 0.0
+    spent = sum(batch.elapsed for batch in recent)
+    advanced = [_advance(recent, stream) for stream in recent[-1].watermarks]
+    seconds = max([*advanced, 0.0]) / 1e6 * len(recent) / max(1, len(recent) - 1)
+    wall = recent[-1].started + recent[-1].elapsed - recent[0].started
+    return spent / seconds if seconds > 0 else spent / wall if wall > 0 else 0.0
+
+
+def _advance(batches: list[BatchMetrics], stream: str) -> int:
+    marks = [batch.watermarks[stream] for batch in batches if stream in batch.watermarks]
+    return marks[-1] - marks[0] if marks else 0
+
+
+def work_per_row(history: History, since: int = 0) -> float:
+    """The seconds of work per row of input in the last batches, from batch ``since`` on; NaN if there were no rows."""
+    recent = [metrics for _, metrics in history.batches[-RECENT:] if metrics.number >= since]
+    rows = sum(one.rows for batch in recent for one in batch.inputs.values())
+    return sum(batch.elapsed for batch in recent) / rows if rows else math.nan
+
+
+def drift(before: Statistics, now: Statistics) -> float:
+    """By how large a part rates, selectivities or distinct counts have changed at most; 1 is twice or half."""
+    return max(_ratios(before, now), default=0.0)
+
+
+def _ratios(before: Statistics, now: Statistics) -> Iterator[float]:
+    for name in {*before.streams, *now.streams}:
+        yield _change(before.stream(name).rate, now.stream(name).rate)
+        yield from _changes(before.stream(name).distinct, now.stream(name).distinct)
+    yield from _changes(before.selectivities, now.selectivities)
+    yield from _changes(before.costs, now.costs)
+
+
+def _changes(before: Mapping[str, float], now: Mapping[str, float]) -> Iterator[float]:
+    for name, value in now.items():
+        yield _change(before[name], value) if name in before else math.inf
+
+
+def _change(before: float, now: float) -> float:
+    if before == now:
+        return 0.0
+    return math.inf if min(before, now) <= 0 else max(before, now) / min(before, now) - 1

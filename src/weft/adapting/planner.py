@@ -3,7 +3,9 @@
 Guarantees: what is decided is a function of what runs, what is to run and what is known; the planner only remembers
 what saves it time. The plan that `start_plan` shows before a session starts is the one that its first batch runs by.
 A new query shares what it can at once. When more than half of the queries have changed, all are planned afresh, and,
-if by then it was measured what the filters of most have in common, in groups (AJoin, section 4).
+if by then it was measured what the filters of most have in common, in groups (AJoin, section 4): new queries are placed
+by cost and the others stay where they are; groups are formed or revised only from what was measured (`GroupQuestion`).
+This is the one place where planning meets a clock (`deadline_of`); the optimiser itself has none.
 
 If the joint optimiser fails, whatever it throws, queries that run keep the plan they have and new ones are planned
 alone, which a warning says. Only what fails then as well is an error.
@@ -13,16 +15,19 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Mapping
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from weft.adapting.planning_time import deadline_of
-from weft.adapting.query_groups import GroupQuestion
 from weft.logical.expr.expression import Expr
 from weft.logical.outer.outer import Closing, core_and_closing
 from weft.logical.query.query import Query
 from weft.optimizer.closing_layouts import choose_homes
+from weft.optimizer.deadline import Deadline
+from weft.optimizer.groups.assignment import assigned_groups, revised_groups, separate_groups
+from weft.optimizer.groups.overlap import Estimated, Measured, Overlap
+from weft.optimizer.joint.incremental import changed_too_much
 from weft.optimizer.joint.methods import JointResult, optimise_all, optimise_alone, options_of_group
 from weft.optimizer.joint.workspace import Workspace
 from weft.optimizer.ranking import rank_predicates
@@ -36,16 +41,80 @@ from weft.runtime.queries.request import QueryRequest
 from weft.stats.skew import HeavyValue, key_column
 from weft.stats.statistics import Statistics
 
-if TYPE_CHECKING:  # planning a session that does not run needs no kernels, and they take a second to load
+if TYPE_CHECKING:
     from weft.runtime.queries.active import ActiveQueries, Decision, Samples
     from weft.runtime.queries.visibility import StateFacts
 
-__all__ = ["KnownFor", "Planner", "StartPlan"]
+__all__ = [
+    "GroupQuestion",
+    "Planner",
+    "StartPlan",
+    "deadline_of",
+]
+
+
+# Seconds that planning may take, unless the user says otherwise.
+USUAL = 5.0
+# The same for users who ask for the best plan there is.
+THOROUGH = 60.0
+
+
+def deadline_of(options: Options, method: str = "auto", strategies: Iterable[str] = ()) -> Deadline:
+    """Until when to look for better plans, if that begins now; ``strategies`` are those that single queries ask for."""
+    best = method == "exact" or "exhaustive" in (options.strategy, *strategies)
+    usual = THOROUGH if best else USUAL
+    seconds = usual if options.planning_seconds is None else options.planning_seconds
+    return Deadline.after(seconds, time.monotonic)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupQuestion:
+    """The plan that runs, the queries that are to run, and what is known of them; ``samples`` are of query-sets."""
+
+    running: WorkloadPlan | None
+    queries: Mapping[str, Query]
+    statistics: Statistics
+    samples: Samples | None
+    budget: float | None
+
+    def groups(self, *, revise: bool, afresh: bool) -> tuple[dict[str, str], bool]:
+        """The group of every query, and whether running queries change theirs.
+
+        With ``revise``, better groups are looked for, beginning with those there are; with ``afresh``, from nothing.
+        """
+        overlap = self._overlap()
+        stay = self._staying()
+        given = (self.queries, stay, overlap, self.statistics)
+        if 2 * sum(map(overlap.is_measured, self.queries)) > len(self.queries):
+            if revise:
+                revised = revised_groups(*given, budget=self.budget)
+                if revised is not None:
+                    return revised, True
+            if afresh:
+                return separate_groups(self.queries, overlap, self.statistics, stay, self.budget), True
+        return assigned_groups(*given, budget=self.budget), False
+
+    def has_changed_too_much(self, changes: int) -> bool:
+        """Whether more than half of the queries have come or gone, those counted in ``changes`` included."""
+        stay = self._staying()
+        gone = len(self.running.answers) - len(stay) if self.running else 0
+        return changed_too_much(changes + gone + len(self.queries) - len(stay), len(self.queries))
+
+    def _staying(self) -> dict[str, str]:
+        """The groups of the queries that go on."""
+        answers = self.running.answers if self.running else ()
+        return {
+            a.name: self.running.group_of(a.name) for a in answers if a.name in self.queries and self.running
+        }
+
+    def _overlap(self) -> Overlap:
+        estimated = Estimated(self.queries, self.statistics)
+        if self.samples is None:
+            return estimated
+        return Measured(self.samples.names, self.samples.sets, estimated)
+
 
 _LOG = logging.getLogger("weft")
-
-# What is known of the data that matters for some queries.
-KnownFor = Callable[[Collection[Query]], Statistics]
 
 # So many times the share of an average partition is enough of a value for the optimiser to scatter it.
 HEAVY = 1.5 * min(BOUNDS)
@@ -86,22 +155,20 @@ class _Planned:
 
 
 class Planner:
-    """Plans a session's queries by its options and by what is known of the data at that moment.
+    """Plans a session's queries by its options and by the statistics that it is handed.
 
     A ``quick`` planner never plans all queries afresh because some have come or gone: someone else does that, later.
     """
 
-    def __init__(
-        self, statistics: KnownFor, options: Options, method: str = "auto", *, quick: bool = False
-    ) -> None:
-        self.statistics, self._options, self._method, self._quick = statistics, options, method, quick
+    def __init__(self, options: Options, method: str = "auto", *, quick: bool = False) -> None:
+        self._options, self._method, self._quick = options, method, quick
         self._start: StartPlan | None = None
         self._known: dict[str, Workspace] = {}
         self.last: dict[str, JointResult] = {}
 
-    def start_plan(self, requests: Mapping[str, QueryRequest]) -> StartPlan:
+    def start_plan(self, requests: Mapping[str, QueryRequest], statistics: Statistics) -> StartPlan:
         """The plan by which queries begin where none runs; it is made once for the same queries and statistics."""
-        statistics, known = self.statistics(_cores(requests)), self._start
+        known = self._start
         if known is None or known.requests != requests or known.statistics != statistics:
             planned = self._planned(_Running(), requests, statistics, {})
             answers = sorted(planned.plan.answers, key=lambda answer: answer.name)
@@ -125,6 +192,7 @@ class Planner:
         self,
         active_queries: ActiveQueries,
         requests: Mapping[str, QueryRequest],
+        statistics: Statistics,
         facts: StateFacts,
         samples: Samples | None = None,
         afresh: bool = False,
@@ -136,12 +204,11 @@ class Planner:
         from weft.runtime.queries.visibility import members_of_plan
 
         if active_queries.plan is None and facts.number == 0 and samples is None:
-            start = self.start_plan(requests)
+            start = self.start_plan(requests, statistics)
             self._remember(start.results)
             return Decision(start.plan, start.graph, StateMigration(), 0)
         before = active_queries.program
         running = _Running(active_queries.plan, before.graph if before else None, active_queries.fresh)
-        statistics = self.statistics(_cores(requests))
         if running.plan is not None and not afresh:
             statistics = _as_laid_out(statistics, running.plan)
         planned = self._planned(running, requests, statistics, self._known, samples, afresh=afresh)
@@ -155,11 +222,15 @@ class Planner:
         return Decision(planned.plan, graph, migration, planned.changes)
 
     def plan_again(
-        self, running: WorkloadPlan, requests: Mapping[str, QueryRequest], samples: Samples | None = None
+        self,
+        running: WorkloadPlan,
+        requests: Mapping[str, QueryRequest],
+        statistics: Statistics,
+        samples: Samples | None = None,
     ) -> tuple[WorkloadPlan, tuple[Expr, ...]]:
         """The best plan that is found for queries that run, and the ranking of their predicates."""
         before = _Running(running, lower_workload(running))
-        planned = self._planned(before, requests, self.statistics(_cores(requests)), {}, samples, afresh=True)
+        planned = self._planned(before, requests, statistics, {}, samples, afresh=True)
         return planned.plan, planned.ranks
 
     def _remember(self, results: Mapping[str, JointResult]) -> None:
@@ -286,11 +357,6 @@ class Planner:
             upkeep = plan.upkeep
             plan = plan.without([name]).with_answers([answer], upkeep)
         return plan
-
-
-def _cores(requests: Mapping[str, QueryRequest]) -> list[Query]:
-    """The parts of queries that are optimised."""
-    return [core_and_closing(request.query)[0] for request in requests.values()]
 
 
 def _as_laid_out(statistics: Statistics, plan: WorkloadPlan) -> Statistics:

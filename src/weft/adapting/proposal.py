@@ -98,8 +98,8 @@ def propose(snapshot: Snapshot) -> Proposal:
     began = time.monotonic()
     statistics, options = snapshot.statistics, snapshot.options
     running = snapshot.running.without_filling()
-    planner = Planner(lambda _: statistics, options, snapshot.method)
-    plan, ranks = planner.plan_again(running, snapshot.requests, snapshot.samples)
+    planner = Planner(options, snapshot.method)
+    plan, ranks = planner.plan_again(running, snapshot.requests, statistics, snapshot.samples)
     now = shared_cost(lower_workload(running), statistics, options)
     graph = lower_workload(plan)
     then = shared_cost(graph, statistics, options)

@@ -41,7 +41,9 @@ __all__ = ["Owner", "PlannedQuery", "explain_queries"]
 class Owner(Protocol):
     """The session that a query belongs to."""
 
-    statistics: Statistics
+    @property
+    def statistics(self) -> Statistics:
+        """What the session was told of its data."""
 
     def graph_of(self, name: str) -> PhysicalGraph:
         """The graph that answers a query, under its author's names, with what is expected of every step."""

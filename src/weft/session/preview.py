@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from weft.adapting.planner import KnownFor, Planner
-from weft.adapting.planning_time import deadline_of
+from weft.adapting.planner import Planner, deadline_of
 from weft.logical.outer.outer import core_and_closing
 from weft.logical.query.ordering import Ordering
 from weft.logical.query.query import Query
@@ -24,6 +23,7 @@ from weft.plan.physical.part import part_of
 from weft.plan.physical.rules import ProbeRule
 from weft.plan.show.explain import compare, explain
 from weft.plan.workload import WorkloadPlan
+from weft.runtime.observe.recent import RecentStatistics
 from weft.runtime.queries.request import QueryRequest
 from weft.session.planned_query import PlannedQuery
 from weft.session.registry import Registered
@@ -51,8 +51,8 @@ class Preview:
 
     ``graph`` is its part of the graph that all queries would run by, under its author's names. ``shares`` are the
     stores that are there already and that it would use too, ``adds`` those that would be new, which are expected to
-    hold ``added_rows`` tuples. ``running`` is the graph
-    that runs, None if there is none, and ``together`` the one that would take its place.
+    hold ``added_rows`` tuples. ``running`` is the graph that runs, None if there is none, and ``together`` the one that
+    would take its place.
     """
 
     query: Query
@@ -112,13 +112,13 @@ class PreviewQuestion:
 
     def answer(self) -> Preview:
         """The plan that the query would get."""
-        planner = Planner(lambda _: self.statistics, self.options, self.method, quick=self.quick)
+        planner = Planner(self.options, self.method, quick=self.quick)
         before, graph = self._graphs(planner)
-        known = {store.identity for store in before.stores} if before is not None else set()
-        mine = [store for store in graph.stores if self.name in store.users]
+        there = {store.identity for store in before.stores} if before is not None else set()
+        used = [store for store in graph.stores if self.name in store.users]
         part = part_of(graph, self.name, dict(self.requests[self.name].names))
         own = with_estimates(part.graph, self.own, self.options)
-        new = {part.stores[store.name] for store in mine if store.identity not in known}
+        new = {part.stores[store.name] for store in used if store.identity not in there}
         sizes = {store.store: store.size for store in own.cost.stores} if own.cost else {}
         return Preview(
             self.query,
@@ -126,8 +126,8 @@ class PreviewQuestion:
             self.ordering,
             own,
             self.own,
-            tuple(store.name for store in mine if store.identity in known),
-            tuple(store.name for store in mine if store.identity not in known),
+            tuple(store.name for store in used if store.identity in there),
+            tuple(store.name for store in used if store.identity not in there),
             sum(sizes.get(own.store(store).aliases, 0.0) for store in new),
             before,
             graph,
@@ -136,10 +136,10 @@ class PreviewQuestion:
     def _graphs(self, planner: Planner) -> tuple[PhysicalGraph | None, PhysicalGraph]:
         """The graph without the query, None if there is none, and the one with it."""
         if self.running is not None:
-            return self.running.graph, self.running.plan_with(planner, self.requests)
-        others = {name: one for name, one in self.requests.items() if name != self.name}
-        graph = planner.start_plan(self.requests).graph
-        return planner.start_plan(others).graph if others else None, graph
+            return self.running.graph, self.running.plan_with(planner, self.requests, self.statistics)
+        others = {name: request for name, request in self.requests.items() if name != self.name}
+        graph = planner.start_plan(self.requests, self.statistics).graph
+        return planner.start_plan(others, self.statistics).graph if others else None, graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +163,16 @@ class RunningQueries:
         facts = facts_of(loop.before)
         return cls(active.requests, active.plan, graph, active.fresh, facts, loop.decider.samples)
 
-    def plan_with(self, planner: Planner, wanted: Mapping[str, QueryRequest]) -> PhysicalGraph:
+    def plan_with(
+        self, planner: Planner, wanted: Mapping[str, QueryRequest], statistics: Statistics
+    ) -> PhysicalGraph:
         """The graph of the queries that are wanted, given those that run."""
         from weft.runtime.program.executable import ExecutableGraph  # which load the kernels
         from weft.runtime.queries.active import ActiveQueries
 
         program = ExecutableGraph(self.graph) if self.graph is not None else None
         active = ActiveQueries(self.requests, self.plan, program, fresh=self.fresh)
-        return planner(active, wanted, self.facts, self.samples).graph
+        return planner(active, wanted, statistics, self.facts, self.samples).graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,14 +205,24 @@ def preview_question(
     request: QueryRequest,
     registered: Registered,
     settings: Settings,
-    known: KnownFor,
+    measured: RecentStatistics,
     loop: Loop | None,
 ) -> PreviewQuestion:
-    """Ask for the plan of a query beside those that run, or would begin with it; ``known`` is what is known of data."""
+    """Ask for the plan of a query beside those that run, or would begin with it; ``loop`` is what runs, if it does."""
     running = None if loop is None else RunningQueries.of(loop)
     others = registered.starting if running is None else running.requests
     requests = {**others, planned.name: request}
-    cores = [core_and_closing(one.query)[0] for one in requests.values()]
-    asked = (planned.name, planned.query, planned.strategy, planned.ordering)
-    planner = (settings.options, settings.joint, settings.adapt != "off")
-    return PreviewQuestion(*asked, requests, known(cores), known(cores[-1:]), *planner, running)
+    cores = [core_and_closing(request.query)[0] for request in requests.values()]
+    return PreviewQuestion(
+        planned.name,
+        planned.query,
+        planned.strategy,
+        planned.ordering,
+        requests,
+        measured.for_queries(cores),
+        measured.for_queries(cores[-1:]),
+        settings.options,
+        settings.joint,
+        settings.adapt != "off",
+        running,
+    )

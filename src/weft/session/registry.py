@@ -10,11 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from weft.adapting.planner import StartPlan
-from weft.connectors.sink_descriptions import describe_sink
 from weft.errors import CatalogError
 from weft.logical.nested.nested import defined_streams, read_streams
 from weft.logical.outer.waiting import check_closing
-from weft.logical.query.canonical import canonical
 from weft.logical.query.query import Query
 from weft.ports.sink import Sink
 from weft.ports.source import Source
@@ -27,15 +25,7 @@ from weft.session.validation import check_free, check_readable, free_name
 if TYPE_CHECKING:
     from weft.runtime.loop.loop import Loop
 
-__all__ = ["Registered", "request_of"]
-
-
-def request_of(planned: PlannedQuery, strategy: str | None, backfill: bool) -> QueryRequest:
-    """A query under the names that it has in common with others, with its author's names and wishes."""
-    common = canonical(planned.query)
-    ordering = planned.ordering and planned.ordering.renamed({old: new for new, old in common.names})
-    sink = describe_sink(planned.sink) if planned.sink is not None else None
-    return QueryRequest(common.query, common.names, strategy, backfill, sink, ordering)
+__all__ = ["Registered"]
 
 
 @dataclass

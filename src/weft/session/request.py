@@ -1,51 +1,80 @@
-"""How a query is wanted: what its author says besides its text.
+"""A query as its author asks for it: what its text means together with the keywords of `Session.query`.
 
-Guarantees: a query whose text and wishes do not go together is refused before anything has changed.
+Guarantees: a query whose text and keywords do not go together is refused before anything has changed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from weft.connectors.sink_descriptions import sink_for
+from weft.connectors.sink_descriptions import describe_sink
 from weft.logical.catalog import Catalog
+from weft.logical.nested.flatten import Note
 from weft.logical.outer.waiting import limit_waiting
+from weft.logical.query.canonical import canonical
+from weft.logical.query.ordering import Ordering, check_ordering, ordering_of
 from weft.logical.query.query import Query
-from weft.optimizer.space import Options, check_inputs
+from weft.optimizer.space import check_inputs
 from weft.ports.sink import Sink
 from weft.runtime.queries.request import QueryRequest
 from weft.session.planned_query import Owner, PlannedQuery
-from weft.session.registry import request_of
-from weft.session.validation import check_backfill, duration_of, options_for, ordering_for
-from weft.sql.builder import Builder
+from weft.session.settings import Settings
+from weft.session.validation import check_backfill, duration_of, options_for
+from weft.sql.bind import bind, input_order
+from weft.sql.statement import Statement
 
-__all__ = ["Wishes"]
+__all__ = ["BoundQuery", "bind_query", "request_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What the keywords of `Session.query` say, apart from the name."""
+class BoundQuery:
+    """A query with every name looked up, the strategy it is planned by, and the order its results leave in.
 
-    sink: Sink | None = None
-    strategy: str | None = None
-    backfill: bool = False
-    emit_unmatched_after: timedelta | str | None = None
-    order: str = "none"
-    precision: int | None = None
+    ``notes`` say what became of its sub-selects.
+    """
 
-    def request(
-        self, name: str, text: str | Builder, parsed: Query, catalog: Catalog, options: Options, owner: Owner
-    ) -> tuple[PlannedQuery, QueryRequest]:
-        """A query of that name as it is wanted, by the options of its session, and the request that it becomes."""
-        options = options_for(options, self.strategy)
-        if self.backfill:
-            check_backfill(parsed)
-        if self.emit_unmatched_after is not None:
-            wait = duration_of(self.emit_unmatched_after, "emit_unmatched_after")
-            parsed = limit_waiting(parsed, wait)
-        check_inputs(parsed, options)
-        ordering = ordering_for(text, parsed, catalog, self.order, self.precision, backfill=self.backfill)
-        sink = sink_for(self.sink, ordering)
-        planned = PlannedQuery(name, parsed, options.strategy, owner, sink, ordering)
-        return planned, request_of(planned, self.strategy, self.backfill)
+    query: Query
+    strategy: str
+    ordering: Ordering | None
+    notes: tuple[Note, ...]
+
+    def named(self, name: str, session: Owner, sink: Sink | None = None) -> PlannedQuery:
+        """The query of a session, under a name, with a sink if it is to run."""
+        return PlannedQuery(name, self.query, self.strategy, session, sink, self.ordering, self.notes)
+
+
+def bind_query(
+    statement: Statement,
+    catalog: Catalog,
+    settings: Settings,
+    *,
+    strategy: str | None = None,
+    cross: bool = False,
+    backfill: bool = False,
+    emit_unmatched_after: timedelta | str | None = None,
+    order: str = "none",
+    precision: int | None = None,
+) -> BoundQuery:
+    """What a statement means with the streams and queries of a catalog; the keywords are those of `Session.query`."""
+    options = options_for(settings.options, strategy)
+    query, notes = bind(statement, catalog, cross=cross, limits=settings.limits)
+    if backfill:
+        check_backfill(query)
+    if emit_unmatched_after is not None:
+        query = limit_waiting(query, duration_of(emit_unmatched_after, "emit_unmatched_after"))
+    check_inputs(query, options)
+    ordering = ordering_of(order, precision)
+    if ordering is not None:
+        check_ordering(query, ordering, backfill=backfill)
+        if ordering.is_inner:
+            ordering = replace(ordering, inputs=input_order(statement, catalog))
+    return BoundQuery(query, options.strategy, ordering, notes)
+
+
+def request_of(planned: PlannedQuery, strategy: str | None = None, backfill: bool = False) -> QueryRequest:
+    """What the runtime is asked for: a query under names that do not depend on its author's, who gets them back."""
+    common = canonical(planned.query)
+    ordering = planned.ordering and planned.ordering.renamed({old: new for new, old in common.names})
+    sink = describe_sink(planned.sink) if planned.sink is not None else None
+    return QueryRequest(common.query, common.names, strategy, backfill, sink, ordering)

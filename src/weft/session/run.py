@@ -1,6 +1,12 @@
 """How a session's queries begin to run: from its settings to the loop, with the log and the executor it needs.
 
 Guarantees: what cannot run is refused before anything has started.
+
+`result_frame` gives the results of a query as a streaming DataFrame of Spark's, for what Weft leaves to Spark:
+aggregates, DISTINCT. The DataFrame has the columns of the query, with their types, and shows a batch of results as a
+whole or not at all, and every result once. Spark knows files by their names: if a session is killed between the commit
+of a batch's results and of the batch itself, the batch is run again, and the sink keeps the files that Spark may have
+read, since they hold the same rows.
 """
 
 from __future__ import annotations
@@ -8,22 +14,26 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from weft.adapting.adapter import AdaptivePlan
+from weft.adapting.adapter import AdaptivePlan, SettledPlan
 from weft.adapting.background import BackgroundPlanner, ForegroundPlanner, PlanFinder
 from weft.adapting.planner import Planner
-from weft.adapting.settled import SettledPlan
 from weft.bucket.memory_limits import batch_bytes, portion_bytes
 from weft.connectors.delta.sink import DeltaSink
 from weft.connectors.derived.source import DerivedSource
 from weft.connectors.files.parquet_objects import ObjectParquetSink
+from weft.connectors.files.parquet_sink import ParquetSink, to_parquet
 from weft.connectors.files.source import FilesSource
 from weft.connectors.formats.dead_letters import DeadLetterBox
 from weft.connectors.frames.source import DataFrameSource
-from weft.connectors.sink_descriptions import make_sink, portable_description
+from weft.connectors.sink_descriptions import make_sink, portable_description, sink_for
 from weft.errors import ConfigError
 from weft.logical.catalog import Catalog
+from weft.logical.names import identifier
+from weft.logical.query.ordering import Ordering
+from weft.logical.query.query import Query
 from weft.logical.schema import Stream
 from weft.optimizer.space import Options
 from weft.ports.sink import Sink
@@ -35,6 +45,7 @@ from weft.runtime.loop.config import MACHINE, RunConfig
 from weft.runtime.loop.executor import Executor
 from weft.runtime.loop.handle import Running, launch
 from weft.runtime.loop.loop import Loop
+from weft.runtime.observe.recent import RecentStatistics
 from weft.runtime.queries.request import QueryRequest
 from weft.session.registry import Registered
 from weft.session.settings import Settings
@@ -47,7 +58,16 @@ from weft.storage.uris import is_object_uri, normal_place
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["adapter_for", "executor_for", "resident_tasks", "run", "run_config"]
+__all__ = [
+    "adapter_for",
+    "executor_for",
+    "frame_sink",
+    "resident_tasks",
+    "result_frame",
+    "run",
+    "run_config",
+]
+
 
 _LOG = logging.getLogger("weft")
 
@@ -77,8 +97,9 @@ def run_config(
     catalog: Catalog,
     registered: Registered,
     planner: Planner,
+    measured: RecentStatistics,
 ) -> RunConfig:
-    """What the loop and its tasks are given of a session: its settings, streams, tables, functions and planner."""
+    """What the loop is given of a session: its settings, streams, tables, functions, planner and statistics."""
     options, tasks = settings.options, resident_tasks(settings.options, spark)
     sources, tables = registered.sources, registered.tables
     return RunConfig(
@@ -96,11 +117,12 @@ def run_config(
         portion_bytes=portion_bytes(settings.memory, tasks),
         result_limit=settings.result_limit,
         functions=registered.functions,
-        adapter=adapter_for(settings, planner),
+        adapter=adapter_for(settings),
         spark=spark,
         durability=settings.durability,
         derive_source=_derive_source,
         tables=dict(tables),
+        statistics=measured,
     )
 
 
@@ -108,7 +130,7 @@ def _derive_source(stream: Stream, places: tuple[str, ...]) -> Source:
     return DerivedSource(stream.schema, places)
 
 
-def adapter_for(settings: Settings, planner: Planner, *, foreground: bool = False) -> Adapter:
+def adapter_for(settings: Settings, *, foreground: bool = False) -> Adapter:
     """Who decides when queries go on by another plan; in the ``foreground``, batches wait until one is found."""
     if settings.adapt == "off":
         return SettledPlan()
@@ -116,8 +138,7 @@ def adapter_for(settings: Settings, planner: Planner, *, foreground: bool = Fals
     finder: PlanFinder = BackgroundPlanner(adaptation.planning_seconds)
     if always or foreground:
         finder = ForegroundPlanner()
-    given = (planner.statistics, settings.options, settings.joint, adaptation)
-    return AdaptivePlan(finder, *given, always=always)
+    return AdaptivePlan(finder, settings.options, settings.joint, adaptation, always=always)
 
 
 def _dead_letter_box(settings: Settings) -> DeadLetterBox:
@@ -140,7 +161,7 @@ def _object_places(config: RunConfig, settings: Settings, queries: Queries) -> l
     sinks = [
         str(sink.path) for _, sink in queries.values() if isinstance(sink, ObjectParquetSink | DeltaSink)
     ]
-    return [normal_place(one) for one in (_place(settings), *sources, *sinks) if is_object_uri(one)]
+    return [normal_place(place) for place in (_place(settings), *sources, *sinks) if is_object_uri(place)]
 
 
 def _storage(settings: Settings) -> Storage:
@@ -197,3 +218,36 @@ def executor_for(
         return JobsExecutor(own_session(spark), tasks, limit)
     place = Place() if alone else place_on_cluster(spark)
     return ResidentExecutor(own_session(spark), tasks, portable_description, place, limit)
+
+
+def frame_sink(settings: Settings, name: str, ordering: Ordering | None) -> Sink | None:
+    """The sink of a query whose results are wanted as a DataFrame alone: files in the checkpoint."""
+    if settings.checkpoint is None:
+        raise ConfigError(
+            "a query's results as a DataFrame need a checkpoint", hint='Session(checkpoint="ck")'
+        )
+    if is_object_uri(settings.checkpoint):
+        raise ConfigError(
+            f"a query's results as a DataFrame are files in the checkpoint, which is {settings.checkpoint}",
+            hint="give the query a sink, or the session a directory as its checkpoint",
+        )
+    return sink_for(to_parquet(Path(settings.checkpoint) / "frames" / name), ordering)
+
+
+def result_frame(settings: Settings, name: str, query: Query, sink: Sink | None) -> Any:
+    """A streaming DataFrame over the results that a sink has and will have."""
+    if not isinstance(sink, ParquetSink):
+        raise ConfigError(
+            f"the results of query {name} are in no files that Spark could read",
+            hint='use sink=weft.to_parquet("…"), or none before dataframe() is called',
+        )
+    sink.path.mkdir(parents=True, exist_ok=True)
+    columns = [f"{identifier(output.name)} {output.expr.type}" for output in query.projection]
+    reader = _spark(settings).readStream.schema(", ".join((*columns, f"{sink.batch_column} long")))
+    return reader.parquet(str(sink.path.absolute())).drop(sink.batch_column)
+
+
+def _spark(settings: Settings) -> SparkSession:
+    from weft.runtime.spark.session import create_spark  # planning needs no Spark
+
+    return settings.spark or create_spark(settings.master)

@@ -1,7 +1,8 @@
 """The session: parses, binds, plans and runs queries over the streams, tables and functions it knows.
 
 Guarantees: a query that is refused leaves the session as it was. All queries go through one planner (`Planner`),
-be it one or many, before the start and while they run: what `explain` shows before the start is what will run.
+be it one or many, before the start and while they run: what `explain` shows before the start is what will run. The
+planner is handed what is known of the data as a value. Looking at a session writes nothing: its loop writes the log.
 Planning needs neither Spark nor Java; `start` does, unless batches run in this process (``execution="local"``).
 """
 
@@ -12,12 +13,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.adapting.planner import Planner
+from weft.adapting.planner import Planner, StartPlan
 from weft.connectors.formats.dead_letters import DeadLetterLimit
+from weft.connectors.sink_descriptions import sink_for
 from weft.errors import ConfigError, QueryError, nearest
 from weft.logical.arguments import checked
 from weft.logical.catalog import Catalog
-from weft.logical.nested.flatten import Note
+from weft.logical.outer.outer import core_and_closing
 from weft.logical.query.limits import DEFAULT_LIMITS, Limits
 from weft.logical.query.query import Query
 from weft.optimizer.adaptation import Adaptation
@@ -26,23 +28,19 @@ from weft.ports.sink import Sink
 from weft.runtime.loop.driver import DEFAULT
 from weft.runtime.observe.recent import RecentStatistics
 from weft.runtime.queries.request import QueryRequest
+from weft.session.display import progress_bar
 from weft.session.planned_query import PlannedQuery
 from weft.session.preview import CompareQuestion, Preview, PreviewQuestion, preview_question
-from weft.session.progress_bar import progress_bar
-from weft.session.query_graphs import QueryGraphs
-from weft.session.registry import Registered, request_of
+from weft.session.registry import Registered
 from weft.session.relations import SessionRelations
-from weft.session.request import Wishes
-from weft.session.result_frames import frame_sink, result_frame
+from weft.session.request import bind_query, request_of
 from weft.session.settings import Settings
-from weft.session.starting import start_run
-from weft.session.validation import (
-    check,
-    options_for,
-)
-from weft.session.views import SessionViews
-from weft.sql.bind import parse_with_notes
-from weft.sql.builder import Builder
+from weft.session.start import start_run
+from weft.session.validation import check
+from weft.session.views import QueryGraphs, SessionViews
+from weft.sql.bind import bind
+from weft.sql.builder import Builder, parse_statement
+from weft.sql.statement import Statement
 from weft.stats.known import HalfLife
 from weft.stats.statistics import Statistics
 
@@ -115,13 +113,12 @@ class Session(SessionRelations, SessionViews):
             durability=durability,
         )
         self.catalog = Catalog()
-        self.statistics = statistics or Statistics()
+        adaptation = self._settings.adaptation
+        half_life = HalfLife(adaptation.half_life_batches, adaptation.half_life_seconds)
+        self._measured = RecentStatistics(half_life, given=statistics)
         self._planner = self._make_planner()
         self._registered = Registered()
-        half_life = HalfLife(
-            self._settings.adaptation.half_life_batches, self._settings.adaptation.half_life_seconds
-        )
-        self._graphs = QueryGraphs(self._registered, recent=RecentStatistics(half_life))
+        self._graphs = QueryGraphs(self._registered, self._planner, self._measured)
         self._current_run: Running | None = None
         self._last_run: Running | None = None  # also when it is over
         self._ends = False  # whether the input is taken to end, some day
@@ -134,12 +131,20 @@ class Session(SessionRelations, SessionViews):
     @options.setter
     def options(self, options: Options) -> None:
         self._settings = replace(self._settings, options=options)
-        self._planner = self._make_planner()
+        self._planner = self._graphs.planner = self._make_planner()
 
     def _make_planner(self) -> Planner:
         """A planner that leaves it to the background to plan all queries afresh, unless plans stay as they are."""
-        quick = self._settings.adapt != "off"
-        return Planner(self._known_for, self.options, self._settings.joint, quick=quick)
+        return Planner(self.options, self._settings.joint, quick=self._settings.adapt != "off")
+
+    @property
+    def statistics(self) -> Statistics:
+        """What the session was told of its data; `measured` has what its batches found beside it."""
+        return self._measured.given
+
+    @statistics.setter
+    def statistics(self, statistics: Statistics) -> None:
+        self._measured.given = statistics
 
     @checked(QueryError, but=("text", "name", "strategy", "order", "precision"))
     def query(
@@ -163,41 +168,59 @@ class Session(SessionRelations, SessionViews):
         a window, ``emit_unmatched_after`` is how long they wait: as if their inputs had a window of that length.
         Results leave in an ``order``: "outer" or "inner", with a ``precision``, or "event" (`Ordering`).
         """
-        wishes = Wishes(sink, strategy, backfill, emit_unmatched_after, order, precision)
-        planned, request = self._request(name, text, wishes, cross)
-        self._register(planned, request)
+        name = self._free_name(name, sink)
+        statement = self._parse(text)
+        bound = bind_query(
+            statement,
+            self._catalog_with_queries(),
+            self._settings,
+            strategy=strategy,
+            cross=cross,
+            backfill=backfill,
+            emit_unmatched_after=emit_unmatched_after,
+            order=order,
+            precision=precision,
+        )
+        planned = bound.named(name, self, sink_for(sink, bound.ordering))
+        request = request_of(planned, strategy, backfill)
+        plan = self._plan(name, request)
+        self._run(planned, request, plan)
         return planned
 
-    def _register(self, planned: PlannedQuery, request: QueryRequest) -> None:
-        """Plan a query and take it in; a query that cannot be planned, or cannot run, is refused here."""
-        alone = self._planner.start_plan({planned.name: request})
+    def _parse(self, text: str | Builder) -> Statement:
+        """The statement that a text or builder makes; none of its names has been looked up yet."""
+        check(text, str | Builder, QueryError, "a query", "use SQL, or begin with weft.select")
+        return parse_statement(text, self._settings.limits)
+
+    def _plan(self, name: str, request: QueryRequest) -> StartPlan:
+        """The plan that a query has if it runs alone; one that cannot be planned is refused here."""
+        statistics = self._measured.for_queries([core_and_closing(request.query)[0]])
+        return self._planner.start_plan({name: request}, statistics)
+
+    def _run(self, planned: PlannedQuery, request: QueryRequest, plan: StartPlan) -> None:
+        """Register a planned query, and have it begin with the next batch if it has a sink and the session runs."""
         if self._current_run is not None and planned.sink is not None:
             self._registered.check_runnable({planned.name: request}, ends=self._ends)
             self._current_run.loop.add(planned.name, request, planned.sink)
-        starts = planned.sink is not None and self._last_run is None
-        self._registered.add(planned, request, None if starts else alone)
+        starts_with_others = planned.sink is not None and self._last_run is None
+        self._registered.add(planned, request, None if starts_with_others else plan)
+
+    def _free_name(self, name: str | None, sink: Sink | None = None) -> str:
+        limit, streams = self._settings.query_limit, self.catalog.names
+        return self._registered.free_name(name, sink, self._stopped(), limit, streams)
 
     @checked(QueryError)
     def frame_of(self, name: str) -> Any:
         """A streaming DataFrame over the results of a query; see `PlannedQuery.dataframe`."""
+        from weft.session.run import frame_sink, result_frame  # planning needs no kernels
+
         self._check_query(name)
         planned = self._registered.queries[name]
         if planned.sink is None:
             planned = replace(planned, sink=frame_sink(self._settings, name, planned.ordering))
-            self._register(planned, request_of(planned, None, False))
+            request = request_of(planned)
+            self._run(planned, request, self._plan(name, request))
         return result_frame(self._settings, name, planned.query, planned.sink)
-
-    def _request(
-        self, name: str | None, text: str | Builder, wishes: Wishes, cross: bool
-    ) -> tuple[PlannedQuery, QueryRequest]:
-        """A query as it was asked for, checked; nothing has changed yet."""
-        limit, streams = self._settings.query_limit, self.catalog.names
-        chosen = self._registered.free_name(name, wishes.sink, self._stopped(), limit, streams)
-        options_for(self.options, wishes.strategy)
-        parsed, notes = self._parse(text, cross=cross)
-        catalog = self._catalog_with_queries()
-        planned, request = wishes.request(chosen, text, parsed, catalog, self.options, self)
-        return replace(planned, notes=notes), request
 
     @checked(QueryError, but=("text", "name", "strategy", "order", "precision"))
     def preview(
@@ -211,17 +234,28 @@ class Session(SessionRelations, SessionViews):
         precision: int | None = None,
     ) -> Preview:
         """The plan that a query would get now, and what it would share with those that run; nothing changes."""
-        wishes = Wishes(None, strategy, False, emit_unmatched_after, order, precision)
-        return self.preview_question(text, wishes, cross=cross).answer()
+        question = self.preview_question(
+            text,
+            strategy=strategy,
+            cross=cross,
+            emit_unmatched_after=emit_unmatched_after,
+            order=order,
+            precision=precision,
+        )
+        return question.answer()
 
-    def preview_question(self, text: str | Builder, wishes: Wishes, *, cross: bool) -> PreviewQuestion:
-        """A preview that is still to be worked out, which may take long, by whoever has the question."""
-        planned, request = self._request(None, text, wishes, cross)
-        run = self._current_run
-        if run is not None:
-            self._registered.check_runnable({planned.name: request}, ends=self._ends)
-        given = (planned, request, self._registered, self._settings, self._known_for)
-        return preview_question(*given, run.loop if run is not None else None)
+    def preview_question(
+        self, text: str | Builder, *, strategy: str | None = None, **keywords: Any
+    ) -> PreviewQuestion:
+        """A preview that is still to be worked out, which may take long; ``keywords`` are those of `preview`."""
+        name, statement, catalog = self._free_name(None), self._parse(text), self._catalog_with_queries()
+        bound = bind_query(statement, catalog, self._settings, strategy=strategy, **keywords)
+        planned = bound.named(name, self)
+        request = request_of(planned, strategy)
+        loop = self._current_run.loop if self._current_run is not None else None
+        if loop is not None:
+            self._registered.check_runnable({name: request}, ends=self._ends)
+        return preview_question(planned, request, self._registered, self._settings, self._measured, loop)
 
     def compare_question(self, text: str | Builder) -> CompareQuestion:
         """A comparison of strategies that is still to be worked out, by whoever has the question."""
@@ -230,14 +264,8 @@ class Session(SessionRelations, SessionViews):
     @checked(QueryError, but=("text",))
     def parse(self, text: str | Builder, *, cross: bool = False) -> Query:
         """A text or builder, parsed and bound to this session's streams and queries."""
-        return self._parse(text, cross=cross)[0]
-
-    def _parse(self, text: str | Builder, *, cross: bool) -> tuple[Query, tuple[Note, ...]]:
-        check(text, str | Builder, QueryError, "a query", "use SQL, or begin with weft.select")
         catalog, limits = self._catalog_with_queries(), self._settings.limits
-        if isinstance(text, Builder):
-            return (text.cross() if cross else text).build_with_notes(catalog, limits)
-        return parse_with_notes(text, catalog, cross=cross, limits=limits)
+        return bind(self._parse(text), catalog, cross=cross, limits=limits)[0]
 
     @checked(ConfigError)
     def start(self, *, available_now: bool = False, ends: bool = False, idle: bool = False) -> None:
@@ -249,10 +277,16 @@ class Session(SessionRelations, SessionViews):
         if self._current_run is not None:
             raise ConfigError("the session is running already", hint="stop() it first")
         self._registered.check_runnable(self._registered.requests, ends=ends)
-        given = (self._settings, self.catalog, self._registered, self._planner)
-        self._current_run = self._last_run = start_run(*given, available_now=available_now, idle=idle)
-        self._ends = ends
-        self._graphs.follow(self._current_run.loop)
+        self._current_run = self._last_run = start_run(
+            self._settings,
+            self.catalog,
+            self._registered,
+            self._planner,
+            self._measured,
+            available_now=available_now,
+            idle=idle,
+        )
+        self._ends, self._graphs.loop = ends, self._current_run.loop
         self._registered.restore(self._current_run.loop, self, self.options.strategy)
 
     def end(self) -> None:

@@ -27,7 +27,6 @@ from weft.errors import CatalogError, ConfigError, QueryError, StatisticsError, 
 from weft.logical.arguments import shown
 from weft.logical.catalog import Catalog
 from weft.logical.nested.nested import read_streams
-from weft.logical.query.ordering import Ordering, check_ordering, ordering_of
 from weft.logical.query.query import Input, Query
 from weft.logical.query.window import Rows
 from weft.logical.schema import Schema, SchemaLike, Stream, StructLike, schema_of
@@ -38,8 +37,7 @@ from weft.ports.sink import Sink
 from weft.ports.source import Source
 from weft.ports.table import RegisteredTable, TableReader
 from weft.runtime.queries.request import QueryRequest
-from weft.sql.bind import input_order, parse_predicate
-from weft.sql.builder import Builder
+from weft.sql.bind import parse_predicate
 from weft.stats.statistics import Statistics
 from weft.storage.uris import is_object_uri, normal_place
 
@@ -60,7 +58,6 @@ __all__ = [
     "duration_of",
     "free_name",
     "options_for",
-    "ordering_for",
     "reader_of",
     "source_of",
     "stream_of",
@@ -292,18 +289,6 @@ def check_backfill(query: Query) -> None:
                 "ones at each moment is not stored",
                 hint="leave out backfill, or use a RANGE window",
             )
-
-
-def ordering_for(
-    text: str | Builder, query: Query, catalog: Catalog, order: str, precision: int | None, *, backfill: bool
-) -> Ordering | None:
-    """The order that a query's results are to leave in; None if they may leave in any order."""
-    ordering = ordering_of(order, precision)
-    if ordering is None:
-        return None
-    check_ordering(query, ordering, backfill=backfill)
-    said = text.statement if isinstance(text, Builder) else text
-    return replace(ordering, inputs=input_order(said, catalog)) if ordering.is_inner else ordering
 
 
 def check_readable(requests: Mapping[str, QueryRequest], sources: Collection[str]) -> None:

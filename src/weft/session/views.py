@@ -5,47 +5,140 @@ Guarantees: looking changes nothing. All of it can be asked before the start, wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from weft.adapting.planner import Planner
-from weft.adapting.planning_time import deadline_of
-from weft.errors import ConfigError, QueryError, ResultError
+from weft.adapting.planner import Planner, StartPlan, deadline_of
+from weft.errors import ConfigError, QueryError, ResultError, nearest
 from weft.logical.arguments import checked
 from weft.logical.catalog import Catalog
 from weft.logical.outer.outer import core_and_closing
 from weft.logical.query.query import Query
+from weft.optimizer.expected_cost import with_estimates
 from weft.optimizer.single.strategies import costs_of
+from weft.optimizer.space import Options
 from weft.plan.join_plan import StepCost, StoreCost
 from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.physical.part import part_of
+from weft.plan.physical.rules import ProbeRule
 from weft.plan.show.explain import compare
 from weft.runtime.log.totals import Totals
 from weft.runtime.observe.plan_changes import PlanChange, history_text
 from weft.runtime.observe.progress import OwnProgress, QueryProgress, failure_of, progress_of
+from weft.runtime.observe.recent import RecentStatistics
 from weft.runtime.observe.table_progress import TableProgress, tables_text
+from weft.runtime.queries.request import QueryRequest
 from weft.session.planned_query import PlannedQuery, explain_queries
-from weft.session.query_graphs import QueryGraphs
 from weft.session.registry import Registered
 from weft.session.settings import Settings
-from weft.session.statistics_report import StatisticsReport
+from weft.session.statistics_report import StatisticsReport, statistics_report
 from weft.session.validation import check
 from weft.stats.statistics import Statistics
 
 if TYPE_CHECKING:  # only running needs kernels
     from weft.runtime.loop.handle import Running
+    from weft.runtime.loop.loop import Loop
     from weft.runtime.observe.metrics import Backlog, BatchMetrics
 
-__all__ = ["SessionViews"]
+__all__ = ["QueryGraphs", "SessionViews", "cores_of"]
+
+
+@dataclass
+class QueryGraphs:
+    """Which graph answers each query of a session; ``loop`` is what runs or ran last, None before the first start.
+
+    Before the start it is the query's part of the graph that the first batch will run by (``planner``), then its part
+    of the one that runs, or ran last. A part is worked out again only if what it is made from changes.
+    """
+
+    registered: Registered
+    planner: Planner
+    measured: RecentStatistics
+    loop: Loop | None = None
+    _parts: dict[str, tuple[tuple[PhysicalGraph, Statistics, Options], PhysicalGraph]] = field(
+        default_factory=dict
+    )
+
+    def shared_graph(self) -> PhysicalGraph | None:
+        """The graph that all queries share that run, or will run; None: there are none."""
+        if self.loop is not None:
+            return self.loop.active_queries.program.graph if self.loop.active_queries.program else None
+        return self._start_plan().graph if self.registered.starting else None
+
+    def _start_plan(self) -> StartPlan:
+        """The plan that all queries with a sink begin by."""
+        requests = self.registered.starting
+        return self.planner.start_plan(requests, self.measured.for_queries(cores_of(requests)))
+
+    def graph_of(self, name: str, options: Options) -> PhysicalGraph:
+        """The graph that answers a query, under its author's names, with what is expected of every step."""
+        if name not in self.registered.queries:
+            raise QueryError(f"there is no query {name!r}", hint=nearest(name, self.registered.queries))
+        graph = self._last_graph_with(name)
+        if graph is not None:
+            names = self.registered.requests[name].names
+        else:
+            start = self.registered.alone.get(name) or self._start_plan()
+            graph, names = start.graph, start.requests[name].names
+        made_from = (graph, self._expected(), options)
+        part = self._parts.get(name)
+        if part is None or any(old is not new for old, new in zip(part[0], made_from, strict=True)):
+            own = with_estimates(part_of(graph, name, dict(names)).graph, *made_from[1:])
+            self._parts[name] = part = made_from, own
+        return part[1]
+
+    def _expected(self) -> Statistics:
+        """What the plan that runs was made from; before the start, what the session was told."""
+        expected = self.loop.config.adapter.expected if self.loop is not None else None
+        return expected or self.measured.given
+
+    def expected_of(self, name: str, options: Options) -> tuple[dict[str, StepCost], dict[str, StoreCost]]:
+        """What is expected of the probes and stores of a query that runs, under the shared graph's names."""
+        own, request = self.graph_of(name, options), self.registered.requests.get(name)
+        shared = self._last_graph_with(name)
+        if shared is None or request is None:
+            return {}, {}
+        part = part_of(shared, name, dict(request.names))
+        steps = {rule.edge: rule.estimate for rule in own.rules if isinstance(rule, ProbeRule)}
+        stores = {store.store: store for store in own.cost.stores} if own.cost else {}
+        probes = {edge: steps.get(own_edge) for edge, own_edge in part.edges.items()}
+        held = {shared: stores.get(part.graph.store(store).aliases) for shared, store in part.stores.items()}
+        return (
+            {edge: cost for edge, cost in probes.items() if cost is not None},
+            {store: cost for store, cost in held.items() if cost is not None},
+        )
+
+    def _last_graph_with(self, name: str) -> PhysicalGraph | None:
+        """The graph that a query runs by, or ran by last; None: it has not run yet, though another of its name may."""
+        if self.loop is None or name not in self.registered.requests:
+            return None
+        core, _ = core_and_closing(self.registered.requests[name].query)
+        program = self.loop.active_queries.program
+        older = sorted(self.loop.history.graphs.items(), reverse=True)
+        graphs = [*([program.graph] if program else []), *(graph for _, graph in older)]
+        return next(
+            (g for g in graphs if any(m.name == name and m.query == core for m in g.members)),
+            None,
+        )
+
+    def observed_batches(self) -> dict[str, tuple[PhysicalGraph, list[BatchMetrics]]]:
+        """The graph that each query runs by, and its batches since then."""
+        return self.loop.history.since_planned(self.registered.requests) if self.loop else {}
+
+
+def cores_of(requests: Mapping[str, QueryRequest]) -> list[Query]:
+    """The parts of queries that are optimised, by which statistics are asked for."""
+    return [core_and_closing(request.query)[0] for request in requests.values()]
 
 
 class SessionViews:
     """The part of a session that shows what it does; ``_last_run`` is what runs, or ran last."""
 
     catalog: Catalog
-    statistics: Statistics
+    _measured: RecentStatistics
     _settings: Settings
-    _planner: Planner
     _registered: Registered
     _graphs: QueryGraphs
     _last_run: Running | None
@@ -133,19 +226,24 @@ class SessionViews:
 
     def measured(self) -> Statistics:
         """The statistics given, with what was sampled and measured lately; queries are planned by it."""
-        requests = self._registered.requests.values()
-        return self._known_for([core_and_closing(request.query)[0] for request in requests])
-
-    def _known_for(self, queries: Collection[Query]) -> Statistics:
-        """What is known of the data that matters for some queries."""
-        return self._graphs.measured(self.statistics, queries)
+        return self._measured.for_queries(cores_of(self._registered.requests))
 
     def statistics_report(self) -> StatisticsReport:
         """What is known of every stream and predicate: value, source, age and evidence; as text, a table.
 
         The sources are observed, sampled, given and default, the most trusted first.
         """
-        return self._graphs.report(self.statistics, self.catalog)
+        queries = cores_of(self._registered.requests)
+        self._measured.for_queries(queries)  # so that what batches measured since is known
+        last = self._graphs.loop.history.last if self._graphs.loop else None
+        return statistics_report(
+            self._measured.given,
+            self._measured.known,
+            [stream.name for stream in self.catalog.streams],
+            queries,
+            sampled=self._measured.sampled(queries),
+            heavy=last.heavy if last else {},
+        )
 
     @property
     def plan_history(self) -> tuple[PlanChange, ...]:
@@ -185,25 +283,20 @@ class SessionViews:
     @property
     def shared_graph(self) -> PhysicalGraph | None:
         """The graph that all queries with a sink run by together, or will run by; None: there are none."""
-        return self._graphs.shared_graph(self._planner)
+        return self._graphs.shared_graph()
 
     @checked(QueryError)
     def graph_of(self, name: str) -> PhysicalGraph:
         """The graph that answers a query, under its author's names, with what is expected of every step."""
-        loop = self._graphs.loop
-        expected = loop.config.adapter.expected if loop is not None else None
-        return self._graphs.graph_of(name, self._planner, expected or self.statistics, self._settings.options)
+        return self._graphs.graph_of(name, self._settings.options)
 
     @checked(QueryError)
     def expected_of(self, name: str) -> tuple[dict[str, StepCost], dict[str, StoreCost]]:
         """What is expected of a query's probes, by edge, and of its stores, by name, as the shared graph has them."""
-        loop = self._graphs.loop
-        expected = loop.config.adapter.expected if loop is not None else None
-        given = (self._planner, expected or self.statistics, self._settings.options)
-        return self._graphs.expected_of(name, *given)
+        return self._graphs.expected_of(name, self._settings.options)
 
     @checked(QueryError)
     def compare(self, query: Query) -> str:
         """What every strategy would make of a query, the cheapest first."""
         check(query, Query, QueryError, "a query to compare", "session.parse gives one of a text")
-        return compare(costs_of(query, self.statistics, self._settings.options, deadline_of))
+        return compare(costs_of(query, self._measured.given, self._settings.options, deadline_of))

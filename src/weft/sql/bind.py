@@ -24,11 +24,11 @@ from weft.sql.expressions import bind_conditions
 from weft.sql.inputs import InputBinder, check_tables, not_after, refs
 from weft.sql.outputs import bind_outputs
 from weft.sql.parse import parse_fragment
-from weft.sql.read import read_statement
+from weft.sql.read import TOO_DEEP, read_statement
 from weft.sql.scope import Merged, Scope, Shown, using_first
-from weft.sql.statement import InputRef, JoinRef, Relation, Statement, leaves
+from weft.sql.statement import CROSS_JOIN, InputRef, JoinRef, Relation, Statement, leaves
 
-__all__ = ["bind", "bind_with_notes", "input_order", "parse_predicate", "parse_query", "parse_with_notes"]
+__all__ = ["bind", "input_order", "parse_predicate", "parse_query"]
 
 _MOST_INPUTS = 64  # of a query with its sub-selects
 
@@ -42,25 +42,12 @@ def parse_query(sql: str, catalog: Catalog, *, cross: bool = False, limits: Limi
     >>> print(parse_query("select v.vid from videos [range 1 hour] v join views using (vid)", catalog))
     SELECT v.vid AS vid FROM videos [RANGE 1 HOUR] AS v, views WHERE v.vid = views.vid
     """
-    return parse_with_notes(sql, catalog, cross=cross, limits=limits)[0]
+    return bind(read_statement(sql, limits), catalog, cross=cross, limits=limits)[0]
 
 
-def parse_with_notes(
-    sql: str, catalog: Catalog, *, cross: bool = False, limits: Limits = DEFAULT_LIMITS
-) -> tuple[Query, tuple[Note, ...]]:
-    """The query that a SELECT statement states, and what became of its sub-selects."""
-    try:
-        return bind_with_notes(read_statement(sql, limits), catalog, cross=cross, limits=limits)
-    except RecursionError:
-        raise SqlError(
-            "the query is nested too deeply", text=sql, start=0, end=len(sql), hint="use fewer parentheses"
-        ) from None
-
-
-def input_order(query: str | Statement, catalog: Catalog) -> tuple[str, ...]:
-    """The names of a query's inputs in the order of FROM, which a `Query` does not keep."""
-    # The size of a text was checked when the query was parsed.
-    statement = read_statement(query, UNLIMITED) if isinstance(query, str) else query
+def input_order(statement: Statement, catalog: Catalog) -> tuple[str, ...]:
+    """The names of a statement's inputs in the order of FROM, which a `Query` does not keep."""
+    # The size was checked when the statement was bound.
     inputs = InputBinder(catalog, _Binding(catalog, True, "", UNLIMITED).query).inputs(statement)
     for ref, input_ in inputs.items():
         if input_.stream.is_derived:
@@ -88,32 +75,15 @@ def parse_predicate(
         raise SqlError("the predicate is nested too deeply", text=text, start=0, end=len(text)) from None
 
 
-_CROSS_JOIN = "say CROSS JOIN"
-
-
 def bind(
-    statement: Statement,
-    catalog: Catalog,
-    *,
-    cross: bool = False,
-    crossing: str = _CROSS_JOIN,
-    limits: Limits = DEFAULT_LIMITS,
-) -> Query:
-    """The query that a statement means; ``crossing`` is what an error tells its author to do for a cross product."""
-    return bind_with_notes(statement, catalog, cross=cross, crossing=crossing, limits=limits)[0]
-
-
-def bind_with_notes(
-    statement: Statement,
-    catalog: Catalog,
-    *,
-    cross: bool = False,
-    crossing: str = _CROSS_JOIN,
-    limits: Limits = DEFAULT_LIMITS,
+    statement: Statement, catalog: Catalog, *, cross: bool = False, limits: Limits = DEFAULT_LIMITS
 ) -> tuple[Query, tuple[Note, ...]]:
-    """As `bind`, with what became of every sub-select."""
-    binding = _Binding(catalog, cross, crossing, limits)
-    query = binding.query(statement)
+    """The query that a statement means, with every name looked up, and what became of its sub-selects."""
+    binding = _Binding(catalog, cross or statement.cross, statement.crossing, limits)
+    try:
+        query = binding.query(statement)
+    except RecursionError:
+        raise statement.source.error(statement.source.whole, *TOO_DEEP) from None
     try:
         check_driven(query)
     except QueryError as error:
@@ -334,7 +304,7 @@ def _check_crosses(
     crossing: str,
 ) -> None:
     """Refuse a cross product that nobody asked for, at the first stream it concerns."""
-    if statement.is_tree and crossing == _CROSS_JOIN:  # CROSS JOIN would not keep rows without a partner
+    if statement.is_tree and crossing == CROSS_JOIN:  # CROSS JOIN would not keep rows without a partner
         crossing = "give cross=True"
     aliases = {ref: input_.alias for ref, input_ in inputs.items()}
     first = next(iter(aliases.values()))

@@ -11,17 +11,16 @@ from dataclasses import dataclass, replace
 
 from weft.errors import QueryError, SqlError, nearest
 from weft.logical.catalog import Catalog
-from weft.logical.nested.flatten import Note
 from weft.logical.query.limits import DEFAULT_LIMITS, Limits
 from weft.logical.query.query import Query
-from weft.sql.bind import bind_with_notes
+from weft.sql.bind import bind
 from weft.sql.parse import parse_fragment
-from weft.sql.read import read_item
+from weft.sql.read import read_item, read_statement
 from weft.sql.source import Piece, Source
 from weft.sql.statement import Item, JoinRef, Name, Relation, SelectRef, Statement, StreamRef, leaves
 from weft.sql.windows import WindowLike, parse_window
 
-__all__ = ["Builder", "from_", "select"]
+__all__ = ["Builder", "from_", "parse_statement", "select"]
 
 _KINDS = ("inner", "left", "right", "full", "semi", "anti", "asof", "asof left", "cross")
 
@@ -117,29 +116,26 @@ class Builder:
     def statement(self) -> Statement:
         """The calls so far, as SQL would say them."""
         texts = ", ".join(item.value.source.text for item in self.items)
-        return Statement(self.items, self.relations, self.conditions, Source(texts))
+        return Statement(
+            self.items, self.relations, self.conditions, Source(texts), self.crossed, "call .cross()"
+        )
 
     def build(self, catalog: Catalog, limits: Limits = DEFAULT_LIMITS) -> Query:
         """The query, with all names looked up; ``limits`` holds for it as a whole, the default limits for each text."""
-        return self.build_with_notes(catalog, limits)[0]
+        return bind(parse_statement(self), catalog, limits=limits)[0]
 
-    def build_with_notes(
-        self, catalog: Catalog, limits: Limits = DEFAULT_LIMITS
-    ) -> tuple[Query, tuple[Note, ...]]:
-        """As `build`, with what became of every sub-select."""
-        if self.more:
-            raise QueryError("UNION ALL is there for inputs", hint='select("u.*").from_(…, alias="u")')
-        if not self.items:
-            raise QueryError("the query selects nothing", hint='select("*") gives all')
-        if not self.relations:
-            raise QueryError("the query reads no stream", hint="call from_")
-        try:
-            crossing = "call .cross()"
-            return bind_with_notes(
-                self.statement, catalog, cross=self.crossed, crossing=crossing, limits=limits
-            )
-        except RecursionError:
-            raise QueryError("the query is nested too deeply", hint="use fewer parentheses") from None
+
+def parse_statement(text: str | Builder, limits: Limits = DEFAULT_LIMITS) -> Statement:
+    """The statement that SQL makes, or the calls of a builder; none of its names has been looked up yet."""
+    if not isinstance(text, Builder):
+        return read_statement(text, limits)
+    if text.more:
+        raise QueryError("UNION ALL is there for inputs", hint='select("u.*").from_(…, alias="u")')
+    if not text.items:
+        raise QueryError("the query selects nothing", hint='select("*") gives all')
+    if not text.relations:
+        raise QueryError("the query reads no stream", hint="call from_")
+    return text.statement
 
 
 def _fragment(call: str, text: str) -> Piece:

@@ -4,24 +4,156 @@ Guarantees: whatever the text, the outcome is a tree or a `SqlError`. The window
 stream's name, `FROM videos [RANGE 10 MINUTES] AS v`, which sqlglot cannot read: their tokens are taken out
 before it reads the rest, so that every position still is one of the user's text. What sqlglot would let pass (a
 comma with nothing after it, ON without a condition, a parenthesis never closed) is an error here.
+
+The text is read as Spark's SQL, with nothing rewritten (`WeftSql`): a function call stays a name with arguments, since
+`weft.logical.expr.functions` decides what there is; a comma in FROM can be told from JOIN; nothing is read as an opaque
+command; every node knows its last word's position.
+
+Backticks always quote a name, and single quotes a text. What stands in double quotes is a name wherever only a name can
+stand: beside a dot, after a name, AS, FROM and JOIN, before a window, in USING and after PER; elsewhere it is a text,
+as in Spark (`mark_names`). A quote inside such a name is written twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import ClassVar, TypeVar
 
 from sqlglot import Token, TokenType, exp
+from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError, TokenError
+from sqlglot.parsers.spark import SparkParser
 
 from weft.errors import QueryError, SqlError
 from weft.logical.query.limits import DEFAULT_LIMITS, Limits
-from weft.sql.dialect import WeftSql
-from weft.sql.quotes import mark_names
 from weft.sql.source import Piece, Source, Span
 
-__all__ = ["Bracket", "Parsed", "parse_fragment", "parse_select"]
+__all__ = [
+    "Bracket",
+    "Parsed",
+    "WeftSql",
+    "is_double_quoted",
+    "mark_names",
+    "parse_fragment",
+    "parse_select",
+]
+
+
+_BEFORE = (
+    TokenType.DOT,
+    TokenType.ALIAS,
+    TokenType.FROM,
+    TokenType.JOIN,
+    TokenType.VAR,
+    TokenType.IDENTIFIER,
+)
+_AFTER = (TokenType.DOT, TokenType.L_BRACKET)
+_IN_LIST = (TokenType.STRING, TokenType.IDENTIFIER, TokenType.COMMA, TokenType.VAR)
+_BRACKETS = {TokenType.L_BRACKET: 1, TokenType.R_BRACKET: -1}
+
+
+def is_double_quoted(text: str, token: Token) -> bool:
+    """Whether a token is in double quotes."""
+    return token.token_type is TokenType.STRING and text[token.start] == '"'
+
+
+def mark_names(text: str, tokens: Sequence[Token]) -> tuple[Token, ...]:
+    """The tokens of a text, in which those in double quotes that stand where only a name can are identifiers."""
+    if '"' not in text:
+        return tuple(tokens)
+    found: list[Token] = []
+    listing = False  # whether names are listed here: those of USING, or of a window's PER
+    inside = 0  # how many brackets are open
+    place = 0
+    while place < len(tokens):
+        token, end = tokens[place], _end_of_quoted(text, tokens, place)
+        if end > place:
+            after = tokens[end].token_type if end < len(tokens) else None
+            before = found[-1].token_type if found else None
+            named = listing or before in _BEFORE or after in _AFTER
+            found += [_name(text, tokens[place:end])] if named else tokens[place:end]
+            place = end
+            continue
+        inside += _BRACKETS.get(token.token_type, 0)
+        begins = _begins_list(token, found[-1] if found else None, inside > 0)
+        listing = begins or (listing and token.token_type in _IN_LIST)
+        found.append(token)
+        place += 1
+    return tuple(found)
+
+
+def _end_of_quoted(text: str, tokens: Sequence[Token], place: int) -> int:
+    """The place after the tokens in double quotes that stand here with nothing between them, as in ``"a""b"``."""
+    end = place
+    while end < len(tokens) and is_double_quoted(text, tokens[end]):
+        if end > place and tokens[end].start != tokens[end - 1].end + 1:
+            break
+        end += 1
+    return end
+
+
+def _begins_list(token: Token, before: Token | None, in_brackets: bool) -> bool:
+    """Whether a list of names follows a token."""
+    if token.token_type is TokenType.L_PAREN:
+        return before is not None and before.token_type is TokenType.USING
+    return in_brackets and token.token_type is not TokenType.IDENTIFIER and token.text.upper() == "PER"
+
+
+def _name(text: str, tokens: Sequence[Token]) -> Token:
+    first, last = tokens[0], tokens[-1]
+    written = text[first.start + 1 : last.end].replace('""', '"')
+    return Token(
+        TokenType.IDENTIFIER, written, first.line, first.col, first.start, last.end, list(first.comments)
+    )
+
+
+Node = TypeVar("Node", bound=exp.Expr)
+
+# Functions that are written with keywords between their arguments, and so cannot be read as plain calls.
+_KEYWORD_CALLS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "OVERLAY")
+
+
+class WeftParser(SparkParser):
+    """Spark's parser without its functions."""
+
+    FUNCTIONS: ClassVar = {}
+    FUNCTION_PARSERS: ClassVar = {name: SparkParser.FUNCTION_PARSERS[name] for name in _KEYWORD_CALLS}
+    JOINS_HAVE_EQUAL_PRECEDENCE = False
+    NO_PAREN_IF_COMMANDS = False
+
+    def _parse_subquery(self, this: exp.Expr | None, parse_alias: bool = True) -> exp.Subquery | None:
+        """Keep where the parenthesis closes, which a window may follow."""
+        closing = self._prev
+        found = super()._parse_subquery(this, parse_alias)
+        if found is not None and closing is not None:
+            found.meta["closing"] = closing.end + 1
+        return found
+
+    def expression(
+        self, instance: Node, token: Token | None = None, comments: list[str] | None = None
+    ) -> Node:
+        """Keep the position of the last token read, where the parser itself keeps none."""
+        if token is None and not instance.meta.get("end"):
+            token = self._prev
+        return super().expression(instance, token, comments)
+
+
+class WeftSql(Spark):
+    """The dialect that `weft.sql.parse` reads."""
+
+    class Tokenizer(Spark.Tokenizer):
+        """Spark's tokenizer, in which no word makes the rest of the text an opaque command."""
+
+        COMMANDS: ClassVar = set()
+
+    Parser = WeftParser
+
+    def to_json_path(self, path: exp.Expr | None) -> exp.Expr | None:
+        """Leave paths into JSON alone: they are refused, and reading them could log."""
+        return path
+
 
 _DIALECT = WeftSql()
 _CLOSER = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}

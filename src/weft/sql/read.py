@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from weft.errors import SqlError
 from weft.logical.query.limits import DEFAULT_LIMITS, Limits
 from weft.logical.query.window import UNBOUNDED, Window
 from weft.sql.parse import Bracket, parse_select
@@ -28,7 +29,10 @@ from weft.sql.statement import (
 )
 from weft.sql.windows import read_bracket
 
-__all__ = ["read_item", "read_statement"]
+__all__ = ["TOO_DEEP", "read_item", "read_statement"]
+
+# The error about a query that Python cannot follow to the bottom, and its remedy.
+TOO_DEEP = ("the query is nested too deeply", "use fewer parentheses")
 
 # The kinds of joins by the words before JOIN, which sqlglot calls side and kind.
 _KINDS = {("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "cross"}
@@ -43,10 +47,14 @@ _ASOF_HINT = (
 
 def read_statement(text: str, limits: Limits = DEFAULT_LIMITS) -> Statement:
     """The query that a text states."""
-    parsed = parse_select(text, limits)
     windowed: set[int] = set()
-    reader = _SelectReader(parsed.select.source, parsed.brackets, {}, windowed)
-    statement = reader.select(parsed.select.node)
+    try:
+        parsed = parse_select(text, limits)
+        reader = _SelectReader(parsed.select.source, parsed.brackets, {}, windowed)
+        statement = reader.select(parsed.select.node)
+    except RecursionError:
+        message, hint = TOO_DEEP
+        raise SqlError(message, text=text, start=0, end=len(text), hint=hint) from None
     for position, bracket in parsed.brackets.items():
         if position not in windowed:
             raise bracket.misplaced()

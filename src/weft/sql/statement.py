@@ -12,7 +12,18 @@ from weft.errors import SqlError
 from weft.logical.query.window import UNBOUNDED, Window
 from weft.sql.source import Piece, Source, Span
 
-__all__ = ["InputRef", "Item", "JoinRef", "Name", "Relation", "SelectRef", "Statement", "StreamRef", "leaves"]
+__all__ = [
+    "CROSS_JOIN",
+    "InputRef",
+    "Item",
+    "JoinRef",
+    "Name",
+    "Relation",
+    "SelectRef",
+    "Statement",
+    "StreamRef",
+    "leaves",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +94,10 @@ class JoinRef:
 Relation = InputRef | JoinRef
 
 
+# What the author of SQL has to do to accept a cross product.
+CROSS_JOIN = "say CROSS JOIN"
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """An expression to select, perhaps with a name."""
@@ -93,12 +108,18 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """SELECT items FROM relations (between which commas stand) WHERE all of the conditions."""
+    """SELECT items FROM relations (between which commas stand) WHERE all of the conditions.
+
+    ``cross`` says that its author accepts a cross product of the whole; if it does not, an error about one says what
+    the author has to do to accept it (``crossing``).
+    """
 
     items: tuple[Item, ...]
     relations: tuple[Relation, ...]
     where: tuple[Piece, ...]
     source: Source
+    cross: bool = False
+    crossing: str = CROSS_JOIN
 
     @property
     def is_outer(self) -> bool:

@@ -67,16 +67,16 @@ class LocalRun:
         self.dead_letters: list[bytes] = []
         self._sources: dict[str, TableSource] = {}
         self._sinks: dict[str, MemorySink] = {}
-        planner = session._planner
-        registered = replace(session._registered, sources={}, tables={})
-        given = (session._settings, None, session.catalog, registered, planner)
-        adapter = adapter_for(session._settings, planner, foreground=True)  # a test gives the same every time
-        config = replace(run_config(*given), set_aside=self._set_aside, adapter=adapter)
+        settings, registered = session._settings, replace(session._registered, sources={}, tables={})
+        adapter = adapter_for(settings, foreground=True)  # a test gives the same every time
+        # What its batches measure is what its queries are planned by.
+        config = run_config(settings, None, session.catalog, registered, session._planner, session._measured)
+        config = replace(config, set_aside=self._set_aside, adapter=adapter)
         executor = LocalExecutor(config.partitions)
         self._loop = Loop(config, Checkpoint.in_memory(), executor, overlapping=False)
         self._loop.decider.clock = lambda: (_utc(self.now) - _EPOCH) // timedelta(microseconds=1)
         self._loop.start({})
-        session._graphs.follow(self._loop)  # what its batches measure is what its queries are planned by
+        session._graphs.loop = self._loop
 
     def batch(
         self, tables: Mapping[str, Rows] | None = None, *, now: datetime | None = None

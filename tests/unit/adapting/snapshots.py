@@ -48,8 +48,7 @@ def requests(*texts: str) -> dict[str, QueryRequest]:
 
 def planned(known: Statistics, *texts: str) -> WorkloadPlan:
     """The plan of queries, from what is known; of the chain, if there are none."""
-    planner = Planner(lambda _: known, OPTIONS)
-    return planner.start_plan(requests(*(texts or (CHAIN,)))).plan
+    return Planner(OPTIONS).start_plan(requests(*(texts or (CHAIN,))), known).plan
 
 
 def snapshot(known: Statistics = SWAPPED, running: WorkloadPlan | None = None) -> Snapshot:

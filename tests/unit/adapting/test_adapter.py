@@ -10,15 +10,15 @@ import pytest
 from tests.unit.adapting.snapshots import EVEN, OPTIONS, SWAPPED, planned, snapshot
 from tests.unit.adapting.test_work import batch
 from weft.adapting import adapter
-from weft.adapting.adapter import EPOCH, HEAVY, QUERIES, AdaptivePlan
+from weft.adapting.adapter import EPOCH, HEAVY, QUERIES, AdaptivePlan, SettledPlan
 from weft.adapting.proposal import Proposal, Snapshot, propose
-from weft.adapting.settled import SettledPlan
 from weft.optimizer.adaptation import Adaptation, is_alike
 from weft.plan.physical.lower import lower_workload
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.log.values import Manifest
 from weft.runtime.loop.adapter import Adopted, Situation
 from weft.runtime.observe.progress import History
+from weft.runtime.observe.recent import RecentStatistics
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.visibility import StateFacts
@@ -60,7 +60,7 @@ class World:
     def __init__(self, *, known: Statistics = SWAPPED, **settings: Any) -> None:
         self.finder, self.known = Finder(), known
         given: dict[str, Any] = {"epoch_batches": 3, "epoch_seconds": 0.0, "migrate": "eager"} | settings
-        self.adapter = AdaptivePlan(self.finder, lambda _: self.known, OPTIONS, "auto", Adaptation(**given))
+        self.adapter = AdaptivePlan(self.finder, OPTIONS, "auto", Adaptation(**given))
         self.active = ActiveQueries({}, OLD, ExecutableGraph(lower_workload(OLD, tracked=True)))
         self.history, self.number = History(), 0
 
@@ -71,7 +71,8 @@ class World:
         facts = StateFacts(
             self.number, marks=newest, newest=newest, arrived=dict.fromkeys("rstu", self.number)
         )
-        return Situation(self.active, Manifest(), facts, self.history)
+        statistics = RecentStatistics(given=self.known)
+        return Situation(self.active, Manifest(), facts, self.history, statistics)
 
     def step(self, seconds: float = 0.5) -> Adopted | None:
         """Decide on a batch, and let it take so long."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import weft
+from tests.restless import DrawnStatistics
 from tests.unit.adapting.snapshots import CHAIN, COLUMNS, statistics
 from tests.unit.adapting.worlds import OPTIONS, World, table
 from weft.adapting.adapter import AdaptivePlan
@@ -140,7 +141,7 @@ def test_a_silent_stream_holds_a_transition_up_until_it_is_idle(idle_after: str 
         )
     session.query(CHAIN, name="chain", sink=weft.to_memory())
     known = [statistics()]
-    session._planner.statistics = lambda _: known[0]
+    session._measured = session._graphs.measured = DrawnStatistics(lambda: known[0])
     run = LocalRun(session)
     tables: dict[str, list[pa.Table]] = {name: [] for name in COLUMNS}
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.adapting.snapshots import EVEN, SWAPPED
 from tests.unit.plan.workloads import PAIR, shared
-from weft.adapting.work import RECENT, drift, work_per_row, work_rate
+from weft.adapting.adapter import RECENT, drift, work_per_row, work_rate
 from weft.plan.physical.lower import lower_workload
 from weft.runtime.observe.metrics import BatchMetrics, InputMetrics
 from weft.runtime.observe.plan_changes import PlanChange, history_text

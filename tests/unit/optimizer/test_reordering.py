@@ -44,8 +44,8 @@ def test_walks_are_the_cheapest_over_the_same_stores(seed: int) -> None:
     requests = {name: QueryRequest(wish.query, strategy=wish.strategy) for name, wish in begin.items()}
     if not requests:
         return
-    planner = Planner(lambda _: setting.statistics(), setting.options)
-    plan = planner(ActiveQueries(), requests, StateFacts()).plan
+    planner, rates = Planner(setting.options), setting.statistics()
+    plan = planner(ActiveQueries(), requests, rates, StateFacts()).plan
     names = [stream.name for stream in workload.streams.catalog.streams]
     statistics = any_statistics(random.Random(seed), names)
     found = reordered(plan, statistics, setting.options)

@@ -33,7 +33,7 @@ from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.visibility import StateFacts
 from weft.runtime.state.stores import HeldState
 from weft.runtime.wire.functions import callable_functions, check_registered
-from weft.session.function_registration import pack_function
+from weft.session.relations import pack_function
 from weft.session.session import PlannedQuery, Session
 from weft.stats.statistics import Statistics
 from weft.testing import reference_join
@@ -139,7 +139,7 @@ def program_of(**texts: str) -> tuple[ExecutableGraph, dict[str, Any]]:
     """The graph of several queries planned together, and the queries."""
     made = opened()
     requests = {name: QueryRequest(canonical(made.parse(text)).query) for name, text in texts.items()}
-    decision = Planner(lambda _: Statistics(), made.options)(ActiveQueries(), requests, StateFacts())
+    decision = Planner(made.options)(ActiveQueries(), requests, Statistics(), StateFacts())
     return ExecutableGraph(decision.graph), {name: one.query for name, one in requests.items()}
 
 
@@ -228,14 +228,14 @@ def test_a_newcomer_whose_filter_fails_on_the_past_fails_alone() -> None:
     made = opened()
     pair = "SELECT v.x, w.uid FROM v [RANGE 30 SECONDS], w [RANGE 30 SECONDS] WHERE v.vid = w.vid"
     requests = {"old": QueryRequest(canonical(made.parse(pair)).query)}
-    planner = Planner(lambda _: Statistics(), made.options)
-    first = planner(ActiveQueries(), requests, StateFacts())
+    planner = Planner(made.options)
+    first = planner(ActiveQueries(), requests, Statistics(), StateFacts())
     first = replace(first, graph=lower_workload(first.plan, tracked=True))
     active_queries = ActiveQueries(requests, first.plan, ExecutableGraph(first.graph), fresh=first.fresh)
     runner, rng = LocalRunner(first.graph, functions=FUNCTIONS), np.random.default_rng(3)
     runner.process_all(tables(rng, 0, 1))
     both = {**requests, "new": QueryRequest(canonical(made.parse(f"{pair} AND bad(v.x)")).query)}
-    second = planner(active_queries, both, runner.facts)
+    second = planner(active_queries, both, Statistics(), runner.facts)
     runner.change(second.graph, second.migration)
     with pytest.raises(FunctionError, match="function bad raised RuntimeError: bad"):
         runner.process_all(tables(rng, 1, 2))

@@ -41,7 +41,7 @@ class Streams:
         self.session = Session(options=Options(partitions=2))
         for name in ("r", "s", "t"):
             self.session.stream(name, SCHEMA, event_time="ts")
-        self.session._graphs.recent = RecentStatistics(half_life)
+        self.session._measured = self.session._graphs.measured = RecentStatistics(half_life)
         self.rng, self.rows, self.second = rng, rows, 0
         self.run: LocalRun | None = None
 
@@ -53,7 +53,6 @@ class Streams:
         """Some batches more."""
         if self.run is None:
             self.run = LocalRun(self.session, now=START)
-            self.session._graphs.loop = self.run._loop
         for _ in range(count):
             self.run.batch({name: self._table(name, values) for name in ("r", "s", "t")}, now=self._now())
             self.second += 1
@@ -147,17 +146,17 @@ def test_old_evidence_fades() -> None:
     streams.query("SELECT r.a FROM r [RANGE 4 SECONDS], t [RANGE 4 SECONDS] WHERE r.a = t.a", "other")
     streams.batches(8, independent(10, 10))
     assert streams.session.measured().selectivities["r.a = t.a"] == pytest.approx(0.1, rel=0.25)
-    first = streams.session._graphs.recent.known.first["r.a = t.a",]
+    first = streams.session._measured.known.first["r.a = t.a",]
     assert streams.run is not None
     streams.run.stop_query("other")
     streams.batches(8, independent(10, 10))
     assert streams.session.measured().selectivities["r.a = t.a"] == pytest.approx(0.1, rel=0.25)
-    faded = streams.session._graphs.recent.known.first["r.a = t.a",]
+    faded = streams.session._measured.known.first["r.a = t.a",]
     assert faded.compared == pytest.approx(first.compared / 2**4, rel=0.8)
-    assert faded.batch < streams.session._graphs.recent.known.batch
+    assert faded.batch < streams.session._measured.known.batch
     streams.batches(40, independent(10, 10))
     assert streams.session.measured().selectivities["r.a = t.a"] == pytest.approx(0.1, rel=0.25)
-    recent = streams.session._graphs.recent
+    recent = streams.session._measured
     assert ("r.a = t.a",) not in recent.known.first
     alone = recent.statistics(streams.session.statistics, streams.run._loop.history)
     assert alone.selectivities["r.a = t.a"] == 0.77
@@ -170,7 +169,7 @@ def test_a_new_run_goes_on_with_what_is_known() -> None:
     streams.batches(6, independent(10, 10))
     streams.session.measured()
     assert streams.run is not None
-    recent, history = streams.session._graphs.recent, streams.run._loop.history
+    recent, history = streams.session._measured, streams.run._loop.history
     before, known = recent.statistics(Statistics(), history), recent.known
     again = RecentStatistics(HalfLife(), Known.from_json(known.to_json()))
     assert again.known == known

@@ -12,7 +12,7 @@ from tests.local_runner import LocalRunner
 from tests.unit.plan.workloads import CHAIN, PAIR, query, shared
 from tests.unit.runtime.joins import SECOND, v, w
 from tests.unit.runtime.migrations import BELOW, OLD, pairs, program, stored
-from weft.adapting.adopting import adopted, side_by_side
+from weft.adapting.adoption import adopted, side_by_side
 from weft.logical.codec import decode, encode
 from weft.logical.outer.outer import core_and_closing
 from weft.plan.join_plan import Layout

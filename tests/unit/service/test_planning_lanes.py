@@ -15,7 +15,7 @@ import pytest
 from tests.shares import current
 from tests.unit.service.api.running import JOIN, PIPELINE, place, running_hub, served, wait_for
 from tests.unit.service.questions import Wait, self_join
-from weft.adapting.planning_process import GivenUpError
+from weft.adapting.background import GivenUpError
 from weft.errors import QueryError, WeftError
 from weft.service.api.guard import GuardSettings
 from weft.service.api.tokens import read_tokens

@@ -8,8 +8,9 @@ from tests.unit.sql.samples import CATALOG
 from weft.errors import QueryError, SqlError
 from weft.logical.query.horizon import retention
 from weft.logical.schema import Schema, Stream
-from weft.sql.bind import input_order, parse_query, parse_with_notes
+from weft.sql.bind import bind, input_order, parse_query
 from weft.sql.builder import select
+from weft.sql.read import read_statement
 
 A, B, C = (Stream(name, Schema.parse("k long, x long, s string, ts timestamp"), "ts") for name in "abc")
 STREAMS = CATALOG.add(A).add(B).add(C).add(Stream("u", A.schema))
@@ -107,7 +108,9 @@ def test_window_on_several_streams_bounds_their_state() -> None:
 def test_stream_of_its_own(sub_select: str, reason: str) -> None:
     """What cannot be flattened would be, and the answer be wrong; or nobody would be told why it is not."""
     last = sub_select.rsplit(" ", 1)[1]
-    query, notes = parse_with_notes(f"SELECT d.k FROM {sub_select} WHERE d.k = {last}.k", STREAMS, cross=True)
+    query, notes = bind(
+        read_statement(f"SELECT d.k FROM {sub_select} WHERE d.k = {last}.k"), STREAMS, cross=True
+    )
     assert [str(note) for note in notes] == [f"d is a stream of its own: {reason}"]
     assert query.input("d").stream.is_derived
     assert parse_query(str(query), STREAMS, cross=True) == query
@@ -190,7 +193,7 @@ def test_deep_and_wide() -> None:
 def test_no_order_of_inputs() -> None:
     """The order of inputs would be that of names that FROM does not have."""
     with pytest.raises(SqlError, match="cannot be in the order of the inputs"):
-        input_order("SELECT d.k FROM (SELECT a.k FROM a) AS d, c WHERE c.k = d.k", STREAMS)
+        input_order(read_statement("SELECT d.k FROM (SELECT a.k FROM a) AS d, c WHERE c.k = d.k"), STREAMS)
 
 
 @pytest.mark.parametrize(

@@ -309,8 +309,9 @@ class Checkpoint:
         return data
 
     def write_statistics(self, text: str) -> None:
-        """Keep what is known of the data (JSON), in place of what was kept before."""
-        write_record(self.storage, "statistics.json", json.loads(text), flush=False)
+        """Keep what is known of the data (JSON), in place of what was kept before; refused if the log is another's."""
+        with self._ownership.held():
+            write_record(self.storage, "statistics.json", json.loads(text), flush=False)
 
     def statistics(self) -> str | None:
         """What `write_statistics` kept last; None if there is nothing, or, with a warning, if it is damaged."""

@@ -5,12 +5,13 @@ Guarantees: the loop asks before each batch, in one thread, and follows what it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from weft.runtime.log.values import Manifest
 from weft.runtime.observe.plan_changes import PlanChange
 from weft.runtime.observe.progress import History
+from weft.runtime.observe.recent import RecentStatistics
 from weft.runtime.queries.active import ActiveQueries, Samples
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.visibility import StateFacts
@@ -21,12 +22,16 @@ __all__ = ["Adapter", "Adopted", "Situation", "StaticPlan"]
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What is known between two batches: the queries that run, what the last batch left, and what batches measured."""
+    """What is known between two batches: the queries that run, what the last batch left, and what batches measured.
+
+    ``statistics`` say what is known of the data that matters for some queries.
+    """
 
     active_queries: ActiveQueries
     before: Manifest
     facts: StateFacts
     history: History
+    statistics: RecentStatistics = field(default_factory=RecentStatistics)
     samples: Samples | None = None
 
 

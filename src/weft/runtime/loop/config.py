@@ -14,6 +14,7 @@ from weft.ports.table import RegisteredTable
 from weft.runtime.hop.limits import LIMIT, PORTION_BYTES, TaskLimits
 from weft.runtime.loop.adapter import Adapter, StaticPlan
 from weft.runtime.loop.driver import DEFAULT
+from weft.runtime.observe.recent import RecentStatistics
 from weft.runtime.queries.active import Decide
 from weft.runtime.queries.resume import Restore
 from weft.runtime.wire.functions import PackedFunction
@@ -50,7 +51,7 @@ class RunConfig:
     together. ``spark`` is the Spark session, for sources that need it. ``derive_source`` makes the source of a derived
     stream, whose queries put their results at some places. ``durability`` is one of `DURABILITIES`. ``streams``,
     ``sources``, ``tables`` and ``functions`` may gain entries while the queries run. With ``idle``, the run goes on
-    also when no query does.
+    also when no query does. ``statistics`` is what is known of the data, which the loop adds to.
     """
 
     streams: dict[str, Stream]
@@ -73,6 +74,7 @@ class RunConfig:
     derive_source: DeriveSource = _underivable
     tables: dict[str, RegisteredTable] = field(default_factory=dict)
     idle: bool = False
+    statistics: RecentStatistics = field(default_factory=RecentStatistics)
 
     @property
     def limits(self) -> TaskLimits:

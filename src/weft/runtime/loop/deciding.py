@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from weft.errors import StateError
 from weft.logical.codec import encode
 from weft.logical.nested.nested import read_streams
+from weft.logical.outer.outer import core_and_closing
 from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
@@ -201,9 +202,14 @@ class Decider:
         None if the queries and their plan stay as they are; a text says why if the data is the reason.
         """
         facts = facts_of(before)
-        situation = Situation(self.active_queries, before, facts, self.history, self.samples)
+        known = self.config.statistics
+        situation = Situation(self.active_queries, before, facts, self.history, known, self.samples)
         if changes:
-            found = plan_changes(self.active_queries, changes, self.config.decide, facts, self.samples)
+            requests = {**self.active_queries.requests, **changes.begin}.values()
+            statistics = known.for_queries([core_and_closing(request.query)[0] for request in requests])
+            found = plan_changes(
+                self.active_queries, changes, self.config.decide, statistics, facts, self.samples
+            )
             self.config.adapter.queries_changed(situation)
             return *found, ""
         adopted = self.config.adapter.next_plan(situation)

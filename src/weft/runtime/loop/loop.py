@@ -44,7 +44,13 @@ from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
 from weft.runtime.loop.stream_changes import StreamChanges, describe_streams
 from weft.runtime.loop.tables import Tables
 from weft.runtime.loop.task_reports import TaskReports
-from weft.runtime.loop.watching import LateRows, UnfinishedFiles, stop_failed_queries, warn_of_large_keys
+from weft.runtime.loop.watching import (
+    LateRows,
+    UnfinishedFiles,
+    save_statistics,
+    stop_failed_queries,
+    warn_of_large_keys,
+)
 from weft.runtime.loop.watermark_resets import WatermarkResets, apply_resets
 from weft.runtime.observe.log_lines import log_batch
 from weft.runtime.observe.metrics import Backlog, BatchMetrics
@@ -94,9 +100,8 @@ class Loop:
         self._unfinished, self._late = UnfinishedFiles(), LateRows()
         self._unopened: dict[str, int] = {}  # sinks of suspended queries, with the last batch they may have
         self._streams = StreamChanges(config, log, self.intake, self.committer)
-        self.resets = WatermarkResets(
-            log, config.streams, lambda: (self.active_queries, self.before), self.wake.set
-        )
+        state = lambda: (self.active_queries, self.before)  # noqa: E731
+        self.resets = WatermarkResets(log, config.streams, state, self.wake.set)
 
     @property
     def active_queries(self) -> ActiveQueries:
@@ -118,6 +123,7 @@ class Loop:
         self.tasks.identity = self.log.open(described, partitions=self.config.partitions)
         self.log.clean()
         self.before = self.log.manifest(self.log.last()) or Manifest()
+        self.config.statistics.follow(self.history, self.log.statistics())
         self.log.settle_plans(self.before.number)
         self.committer.last = self.before.number
         planned = self.log.last_plan(self.before.number)
@@ -128,12 +134,8 @@ class Loop:
         for name, source in self.config.sources.items():
             self.intake.open(name, source, state.get(name, {}))
         self.tables.open_all(self.config.tables, state)
-        read = [
-            *(r for r, _ in queries.values()),
-            *self.active_queries.requests.values(),
-            *self.known.values(),
-        ]
-        self.tables.load_for(read)
+        begun = [request for request, _ in queries.values()]
+        self.tables.load_for([*begun, *self.active_queries.requests.values(), *self.known.values()])
         self.decider.schedule(self.before, self.decider.clock())
 
     def _resume(self, queries: Mapping[str, tuple[QueryRequest, Sink]], planned: BatchPlan | None) -> None:
@@ -211,6 +213,7 @@ class Loop:
         due = newer or self.committer.has_resumed or self.decider.is_due(self.before)
         if not (chosen or also_empty or due):
             return None
+        self.config.statistics.table_rows = self.tables.rows()
         with self.decider.planning:
             resets = self.resets.planned(self.before, self.active_queries)
             plan = replace(self.decider.new(apply_resets(self.before, resets), chosen), resets=resets)
@@ -248,9 +251,8 @@ class Loop:
         if known is None or known.definition:
             return False  # what is derived is in the checkpoint
         asked = [one.query for one in self.active_queries.requests.values() if not is_inner(one)]
-        return self.config.idle or any(
-            stream not in {one.name for one in read_streams(query)} for query in asked
-        )
+        read = ({one.name for one in read_streams(query)} for query in asked)
+        return self.config.idle or any(stream not in names for names in read)
 
     def execute(self, plan: BatchPlan) -> tuple[RanBatch, dict[str, Output]]:
         """Run the tasks of a batch; return it with what they reported, and where the results of its queries went."""
@@ -304,8 +306,7 @@ class Loop:
             self.history.add(ran.program.graph, left.metrics)
             self.history.samples.add(plan.number, reports.read.values)
             self.decider.samples = samples_of(ran.program, reports) or self.decider.samples
-            limit = self.config.state_limit
-            stop_failed_queries(self.decider.changelog, ran.program, left.manifest, limit)
+            stop_failed_queries(self.decider.changelog, ran.program, left.manifest, self.config.state_limit)
             warn_of_large_keys(left.metrics, self.config.key_limit)
             self._late.look(ran, left.manifest)
         self.decider.schedule(left.manifest, plan.now)
@@ -317,6 +318,7 @@ class Loop:
         metrics, program = ended.left.metrics, ended.ran.program
         self.history.count(ended.left.manifest.totals)
         self.history.commit(ended.ran.number, ended.began, time.perf_counter(), metrics)
+        save_statistics(self.config.statistics, self.log)
         if _LOG.isEnabledFor(logging.INFO) and metrics is not None and program is not None:
             requests = self.active_queries.requests  # since the batch ran, others may have begun or stopped
             for name in sorted(metrics.answers):
@@ -338,10 +340,10 @@ class Loop:
                 continue
             self.committer.wait()
             self._release_marks()
-            pause = WATCHFUL if time.monotonic() - lately < LATELY else DROWSY
-            self.wake.wait(pause)
+            self.wake.wait(WATCHFUL if time.monotonic() - lately < LATELY else DROWSY)
             self.wake.clear()
         self.committer.wait()
+        save_statistics(self.config.statistics, self.log, at_once=True)
 
     def give_kept(self, *, at_once: bool = False) -> None:
         """Give what is kept for suspended queries to the sinks that are to be tried, or to all of them at once."""

@@ -1,4 +1,4 @@
-"""What the loop logs, and does, about failed queries, large keys, late rows and files that are not complete."""
+"""What the loop logs, and does, about failed queries, large keys, late rows, incomplete files and statistics."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import Any
 
 from weft.logical.times import AHEAD_OF_THE_CLOCK, shown_time
 from weft.plan.physical.graph import PhysicalGraph
+from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
 from weft.runtime.loop.ran_batch import RanBatch
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.progress import too_large
+from weft.runtime.observe.recent import RecentStatistics
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.changelog import Changelog
 
 __all__ = [
     "LateRows",
     "UnfinishedFiles",
+    "save_statistics",
     "stop_failed_queries",
     "warn_of_large_keys",
 ]
@@ -49,6 +52,16 @@ def warn_of_large_keys(metrics: BatchMetrics, key_limit: int) -> None:
                 "query %s: key %s would have more than %s results (%s); its new tuples are set aside",
                 *(name, one["key"], f"{key_limit:,}", counts),
             )
+
+
+def save_statistics(statistics: RecentStatistics, log: Checkpoint, *, at_once: bool = False) -> None:
+    """Write down what batches measured, for a later session, if it is time to; a failure costs no more than that."""
+    try:
+        text = statistics.unsaved(at_once=at_once)
+        if text is not None:
+            log.write_statistics(text)
+    except Exception as error:
+        _LOG.warning("what batches measured of the data is not kept: %s", error)
 
 
 class LateRows:

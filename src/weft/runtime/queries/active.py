@@ -22,6 +22,7 @@ from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.transition import Transition
 from weft.runtime.queries.visibility import StateFacts
+from weft.stats.statistics import Statistics
 
 __all__ = [
     "ActiveQueries",
@@ -94,15 +95,19 @@ class Samples:
     sets: Mapping[str, Mapping[int, float]]
 
 
-# Plans queries, given those that run, those that are to run, what is known of the state, and a sample of query-sets, if
-# there is one. If the last argument is true, all of them are planned afresh; else a change may keep most of the plan.
-Decide = Callable[[ActiveQueries, Mapping[str, QueryRequest], StateFacts, Samples | None, bool], Decision]
+# Plans queries, given those that run, those that are to run, what is known of the data and of the state, and a sample
+# of query-sets, if there is one. If the last argument is true, all of them are planned afresh; else a change may keep
+# most of the plan.
+Decide = Callable[
+    [ActiveQueries, Mapping[str, QueryRequest], Statistics, StateFacts, Samples | None, bool], Decision
+]
 
 
 def plan_changes(
     active_queries: ActiveQueries,
     changes: Changes,
     decide: Decide,
+    statistics: Statistics,
     facts: StateFacts,
     samples: Samples | None,
 ) -> tuple[ActiveQueries, StateMigration]:
@@ -123,7 +128,7 @@ def plan_changes(
     wanted = {**requests, **begun}
 
     def decided(queries: Mapping[str, QueryRequest]) -> Decision | None:
-        return decide(active_queries, queries, facts, samples, False) if queries else None
+        return decide(active_queries, queries, statistics, facts, samples, False) if queries else None
 
     try:
         decision = decided(wanted)

@@ -29,7 +29,6 @@ from weft.service.pipeline.document import Node
 from weft.service.pipeline.sinks import read_sink
 from weft.service.pipeline.streams import add_stream
 from weft.session.preview import Preview
-from weft.session.request import Wishes
 from weft.storage.places import storage_at
 
 __all__ = ["AddedStreams", "SessionHub"]
@@ -92,9 +91,15 @@ class SessionHub(HubViews):
         It is worked out in another process, for whoever has the ``lane`` one at a time, until ``gone`` is set or it has
         taken too long.
         """
-        wishes = Wishes(None, new.strategy, False, new.emit_unmatched_after, new.order, new.precision)
         with self._changing:
-            question = self.session.preview_question(new.sql, wishes, cross=new.cross)
+            question = self.session.preview_question(
+                new.sql,
+                strategy=new.strategy,
+                cross=new.cross,
+                emit_unmatched_after=new.emit_unmatched_after,
+                order=new.order,
+                precision=new.precision,
+            )
         found: Preview = self._lanes.ask(question, lane, gone)
         return found
 

@@ -15,8 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from weft.adapting.background import Question
-from weft.adapting.planning_process import GivenUpError, PlanningProcess
+from weft.adapting.background import GivenUpError, PlanningProcess, Question
 from weft.service.hub.refusals import BusyError
 from weft.session.preview import LoadQuestion
 

@@ -11,7 +11,7 @@ from tests.unit.adapting.snapshots import CHAIN as FOUR
 from tests.unit.adapting.snapshots import EVEN, SWAPPED, planned, snapshot
 from tests.unit.plan.workloads import CHAIN, PAIR, shared
 from tests.unit.runtime.migrations import pairs, stored
-from weft.adapting.adopting import adopted, filled, horizon_of, side_by_side, what_changes
+from weft.adapting.adoption import adopted, filled, horizon_of, side_by_side, what_changes
 from weft.adapting.proposal import propose
 from weft.optimizer.adaptation import is_alike
 from weft.plan.physical.lower import lower_workload

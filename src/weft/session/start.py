@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from weft.adapting.planner import Planner
 from weft.errors import ConfigError
 from weft.logical.catalog import Catalog
+from weft.runtime.observe.recent import RecentStatistics
 from weft.session.registry import Registered
 from weft.session.settings import Settings
 
@@ -47,6 +48,7 @@ def start_run(
     catalog: Catalog,
     registered: Registered,
     planner: Planner,
+    measured: RecentStatistics,
     *,
     available_now: bool,
     idle: bool = False,
@@ -60,17 +62,17 @@ def start_run(
     spark = _spark_for(settings)
     from weft.session.run import run, run_config  # loaded by now
 
-    config = replace(run_config(settings, spark, catalog, registered, planner), idle=idle)
+    config = replace(run_config(settings, spark, catalog, registered, planner, measured), idle=idle)
     return run(config, settings, registered.runnable, available_now=available_now)
 
 
 def _check_extras(used: Iterable[object]) -> None:
     """Refuse sinks and sources whose libraries are not installed, before Java is waited for."""
-    for one in used:
-        module, extra = _EXTRAS.get(type(one).__name__, ("", ""))
+    for kind in (type(connector).__name__ for connector in used):
+        module, extra = _EXTRAS.get(kind, ("", ""))
         if module and find_spec(module) is None:
             raise ConfigError(
-                f"{type(one).__name__} needs {module}, which is not installed",
+                f"{kind} needs {module}, which is not installed",
                 hint=f'pip install "weft[{extra}]"',
             )
 
