@@ -6,12 +6,14 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo java test warm check lint format types imports unit campaign faults golden fuzz bench kafka broker delta iceberg lock clean wheel
+.PHONY: help setup demo java test ci warm archive check lint format types imports unit campaign faults golden fuzz bench kafka broker delta iceberg lock clean wheel
 
-# Java starts some twenty times in the tests, sooner with an archive of Spark's classes (docs/spark.md).
+# Compiled files are kept, whatever the environment says: every worker would compile all tests anew.
+unexport PYTHONDONTWRITEBYTECODE
+# In `make ci`, Java starts some thirty times, sooner with an archive of Spark's classes (docs/spark.md).
 ARCHIVE := WEFT_CLASS_ARCHIVE=1 XDG_CACHE_HOME=$(CURDIR)/$(VENV)/cache
-# Two processes, each with at most one Spark of its own; what takes long comes first, one test at a time.
-PYTEST := SPARK_LOCAL_IP=127.0.0.1 $(ARCHIVE) $(BIN)/pytest -n 2 --dist load --maxschedchunk 1
+# Three workers for two cores: one has Spark, which waits a lot, and helps the others when it is done (tests/conftest.py).
+PYTEST := SPARK_LOCAL_IP=127.0.0.1 $(BIN)/pytest -n 3 --dist loadgroup --durations=40
 SEED := $(or $(SEED),$(shell date +%s))
 SCALE ?= 20
 FAULT_SCALE = $(or $(filter-out 20,$(SCALE)),11)
@@ -37,12 +39,18 @@ demo: $(READY) java ## Join four live streams on local Spark, on a web page; wit
 java: $(READY) ## Find the Java that Spark runs on, or get one
 	@$(BIN)/weft java
 
-test: $(READY) ## Check everything and run the tests, as CI does
+test: $(READY) ## Check everything and run all tests that are quick: 6 minutes on two cores
 	$(MAKE) --no-print-directory --jobs=2 check warm
 	$(MAKE) --no-print-directory unit
 
-warm: $(READY) java # Compile the kernels and archive Spark's classes once, before several processes would do it at the same time
+ci: $(READY) archive ## Run what `make test` leaves out: clusters, servers, kills, demos, a browser, the benchmarks' own tests
+	$(ARCHIVE) $(PYTEST) -m "ci and not slow"
+
+warm: $(READY) java # Compile the kernels and the tests once, before several processes would do it at the same time
 	$(BIN)/python -c 'from weft.kernels.warm_up import warm_up; warm_up()'
+	$(BIN)/pytest --collect-only -qq > /dev/null
+
+archive: $(READY) java warm # Archive Spark's classes, for programs that start Java
 	SPARK_LOCAL_IP=127.0.0.1 $(ARCHIVE) $(BIN)/python -c 'from weft.runtime.spark.class_archive import archive_place as place; \
 		from weft.runtime.spark.class_archive_maker import make_archive; make_archive(place())'
 
@@ -58,21 +66,21 @@ types: $(READY)
 imports: $(READY)
 	$(BIN)/lint-imports
 
-unit: $(READY) java ## Run all tests but the slow ones, on the random cases of seed 0
-	$(PYTEST) -m "not slow"
+unit: $(READY) java ## Run the tests of `make test` alone
+	$(PYTEST) -m "not ci and not slow"
 
-campaign: $(READY) java warm ## Run all tests on many random cases, others each time; SEED=... SCALE=... repeats one
+campaign: $(READY) archive ## Run all tests on many random cases, others each time; SEED=... SCALE=... repeats one
 	@echo "make campaign SEED=$(SEED) SCALE=$(SCALE)"
-	$(PYTEST) --seed $(SEED) --scale $(SCALE) || \
+	$(ARCHIVE) $(PYTEST) --seed $(SEED) --scale $(SCALE) || \
 		{ echo "to repeat it: make campaign SEED=$(SEED) SCALE=$(SCALE)"; exit 1; }
 
 FAULTS := tests/recovery/test_faults.py tests/recovery/test_suspended.py tests/recovery/test_places.py \
 	tests/recovery/test_log_losses.py tests/unit/service/test_promises.py
-faults: $(READY) java ## Tell 500 random stories of faults and kills, others each time; SEED=... SCALE=... repeats them
+faults: $(READY) archive ## Tell 500 random stories of faults and kills, others each time; SEED=... SCALE=... repeats them
 	@echo "make faults SEED=$(SEED) SCALE=$(FAULT_SCALE)"
 	$(PYTEST) --seed $(SEED) --scale $(FAULT_SCALE) $(FAULTS) -m "not spark" || \
 		{ echo "to repeat it: make faults SEED=$(SEED) SCALE=$(FAULT_SCALE)"; exit 1; }
-	$(PYTEST) --seed $(SEED) tests/recovery -m "spark and not slow" || \
+	$(ARCHIVE) $(PYTEST) --seed $(SEED) tests/recovery -m "spark and not slow" || \
 		{ echo "to repeat it: make faults SEED=$(SEED) SCALE=$(FAULT_SCALE)"; exit 1; }
 
 format: $(READY) ## Format the code and fix what can be fixed

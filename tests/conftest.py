@@ -19,12 +19,22 @@ from weft.runtime.spark.java import use_own_java
 os.environ.setdefault("WEFT_CLASS_ARCHIVE", "0")  # tests leave nothing in the user's cache
 use_own_java()  # also for the programs that tests start
 
-_ON_SPARK = (
-    "tests/spark/",
-    "tests/service/",
-    "tests/cluster/",
-)  # all tests of these folders are marked spark
-_OF_BENCHMARKS = ("tests/unit/benchmarks/",)  # and of these, bench
+# All tests of these folders are marked so.
+_FOLDERS = {
+    "spark": ("tests/spark/", "tests/service/", "tests/cluster/"),
+    "bench": ("tests/unit/benchmarks/",),
+    "ci": ("tests/cluster/", "tests/service/", "tests/unit/benchmarks/"),
+}
+# What a test that uses such a fixture needs; tests that need the same are run by one worker, which starts it once.
+_SERVERS = {
+    "shared_cluster": "cluster",
+    "broker": "kafka",
+    "registry": "kafka",
+    "server": "postgres",
+    "s3_url": "s3",
+    "chromium": "browser",
+}
+_LONG = ("tests/recovery/", "tests/equivalence/", "tests/unit/service/")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -82,21 +92,33 @@ def pytest_report_header() -> str:
     return f"random cases: --seed {shares.current().seed} --scale {shares.current().scale:g}"
 
 
-@pytest.hookimpl(tryfirst=True)  # before `-m` chooses by the marks
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses by the marks, and workers group by them
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs Spark, and begin with what takes long, so that no worker is idle at the end."""
+    """Mark what needs Spark or a server, and begin with what takes long, so that no worker is idle at the end.
+
+    Tests with the shared Spark are one lane: one worker runs them, while the others run tests without, and it helps
+    them when it is done.
+    """
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()) or item.nodeid.startswith(_ON_SPARK):
+        fixtures = getattr(item, "fixturenames", ())
+        for mark, folders in _FOLDERS.items():
+            if item.nodeid.startswith(folders):
+                item.add_marker(mark)
+        lanes = sorted({lane for fixture, lane in _SERVERS.items() if fixture in fixtures})
+        if lanes:
+            item.add_marker("ci")
+        if "spark" in fixtures:
             item.add_marker("spark")
-        if item.nodeid.startswith(_OF_BENCHMARKS):
-            item.add_marker("bench")
+            lanes = ["spark"]
+        if lanes and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(lanes[0]))
     items.sort(key=_rank)
 
 
 def _rank(item: pytest.Item) -> int:
     if item.get_closest_marker("spark"):
         return 0
-    return 1 if item.nodeid.startswith(("tests/recovery/", "tests/equivalence/")) else 2
+    return 1 if item.nodeid.startswith(_LONG) else 2
 
 
 @pytest.fixture(scope="session")

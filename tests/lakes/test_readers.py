@@ -124,6 +124,7 @@ def test_pandas_reads_what_was_written(kind: Callable[[Path], Any], tmp_path: Pa
     assert pa.Table.from_pandas(found, SCHEMA, preserve_index=False).to_pylist() == listed(kind, wanted)
 
 
+@pytest.mark.ci
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", [delta, iceberg])
 def test_spark_reads_what_was_written(kind: Callable[[Path], Any], tmp_path: Path) -> None:

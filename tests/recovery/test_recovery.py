@@ -23,6 +23,7 @@ from weft.errors import StateError
 from weft.runtime.log.checkpoint import Checkpoint
 
 pytestmark = [
+    pytest.mark.ci,
     pytest.mark.spark,
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux to find a run's processes"),
 ]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-pytestmark = pytest.mark.xdist_group("spark")  # one JVM at a time
+pytestmark = pytest.mark.ci
 
 ROOT = Path(__file__).parents[2]
 START = datetime(2024, 5, 1, 12)

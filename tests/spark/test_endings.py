@@ -11,6 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).parent / "ending_program.py"
 
+pytestmark = pytest.mark.ci
+
 
 def run(folder: Path, execution: str, way: str) -> tuple[int, str, str]:
     """Run the program in a folder; its exit code, its output, and what it said on stderr since it ran."""

@@ -40,6 +40,8 @@ thread = threading.Thread(target=resident.collect)
 thread.start()
 while len(list(folder.glob("here-*"))) < 3:
     thread.join(0.05)
+    if not thread.is_alive():
+        sys.exit("the tasks that should stay have ended")
 print(spark.range(10).repartition(2).count(), spark.range(4).rdd.getNumPartitions())
 (folder / "end").touch()
 thread.join()
@@ -83,6 +85,7 @@ def run(code: str, folder: Path, *arguments: str, **environment: str) -> list[st
     return done.stdout.splitlines()
 
 
+@pytest.mark.ci
 def test_tasks_that_stay_leave_users_their_slots(tmp_path: Path) -> None:
     """Without slots of their own, resident tasks would keep users' jobs waiting for ever."""
     assert run(SLOTS, tmp_path, str(tmp_path)) == ["10 2", "5 2"]

@@ -117,7 +117,9 @@ def test_a_driver_that_was_killed_is_followed_at_once(s3: str, drivers: list[sub
     lease.close()
 
 
-@pytest.mark.parametrize("kind", ["disk", "s3"])
+@pytest.mark.parametrize(
+    "kind", ["disk", pytest.param("s3", marks=[pytest.mark.ci, pytest.mark.xdist_group("s3")])]
+)
 def test_a_second_session_is_refused_at_once(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -23,7 +23,9 @@ from weft.storage.storage import LocalDisk, Storage
 from weft.storage.uris import normal_place
 
 
-@pytest.fixture(params=["disk", "memory", "s3"])
+@pytest.fixture(
+    params=["disk", "memory", pytest.param("s3", marks=[pytest.mark.ci, pytest.mark.xdist_group("s3")])]
+)
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     """A new storage of each kind."""
     if request.param == "s3":

@@ -46,6 +46,7 @@ def java(*options: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.ci
 @pytest.mark.spark
 def test_it_is_named_by_java_and_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WEFT_CLASS_ARCHIVE", "1")
@@ -67,6 +68,7 @@ def test_it_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     make_archive_later(None)
 
 
+@pytest.mark.ci
 @pytest.mark.spark
 def test_a_spark_that_runs_already_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A maker that found the way to a user's Java would stop the user's session."""
@@ -101,6 +103,7 @@ def test_one_that_others_can_write_is_not_used(place: ArchivePlace, mode: int) -
     assert place.find() is None
 
 
+@pytest.mark.ci
 @pytest.mark.spark
 def test_java_uses_a_sound_one_and_is_silent_about_others(place: ArchivePlace) -> None:
     java(f"-XX:ArchiveClassesAtExit={place.folder}/made", "-Xlog:disable")

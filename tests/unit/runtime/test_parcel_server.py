@@ -44,7 +44,7 @@ def batches(sizes: list[int]) -> list[pa.RecordBatch]:
         pa.record_batch(
             {
                 "n": pa.array(range(size), pa.int64()),
-                "s": pa.array([None if row % 3 else "x" * row for row in range(size)]),
+                "s": pa.array([None if row % 3 else "x" * row for row in range(size)], pa.string()),
             }
         )
         for size in sizes
