@@ -15,6 +15,7 @@ import weft
 from tests.lakes.story import OWNER
 from weft.connectors.delta.sink import DeltaSink
 from weft.connectors.files import file_system as files
+from weft.connectors.files.parquet_files import ParquetFile
 from weft.errors import SinkError
 
 deltalake = pytest.importorskip("deltalake", reason='needs pip install "weft[delta]"')
@@ -136,7 +137,7 @@ def test_a_full_disk_loses_nothing(step: str, tmp_path: Path, monkeypatch: pytes
         raise OSError(errno.ENOSPC, "No space left on device")
 
     owner, name = {
-        "write": (files.ParquetFile, "close"),
+        "write": (ParquetFile, "close"),
         "flush": (files, "flush"),
         "commit": (deltalake.DeltaTable, "create_write_transaction"),
     }[step]

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from weft.connectors.files import file_system as files
+from weft.connectors.files.parquet_files import ParquetFile
 from weft.connectors.files.source import FilesSource
 from weft.errors import SourceError
 from weft.ports.source import Part
@@ -44,8 +45,8 @@ class FullDisks:
         for name in _STEPS:
             monkeypatch.setattr(files, name, self._failing(name, getattr(files, name)))
         for name in ("write", "close"):
-            method = getattr(files.ParquetFile, name)
-            monkeypatch.setattr(files.ParquetFile, name, self._failing_method(name, method))
+            method = getattr(ParquetFile, name)
+            monkeypatch.setattr(ParquetFile, name, self._failing_method(name, method))
 
     def fill(self, folders: set[Path], rng: random.Random) -> None:
         """Let some steps fail below folders, from now on."""

@@ -111,8 +111,9 @@ def breaker(monkeypatch: pytest.MonkeyPatch) -> Breaker:
     commit_parts = ParquetSink.commit_parts
 
     def breaking(self: ParquetSink, batch_id: int, names: list[str]) -> None:
-        plan = Checkpoint.at(self.path.parents[1] / "ck").plan(batch_id)
-        what = f"the results of {self.path.name} in batch {batch_id}"
+        path = Path(self.path)
+        plan = Checkpoint.at(path.parents[1] / "ck").plan(batch_id)
+        what = f"the results of {path.name} in batch {batch_id}"
         with Breaking.breaker.step(what, _end(plan, "results")):
             commit_parts(self, batch_id, names)
 

@@ -179,10 +179,10 @@ class FaultyPart(ParquetPart):
 
     def close(self) -> str:
         """The file's name."""
-        root = self._path.parents[4]
+        root = self.path.parents[4]
         time.sleep(random.random() * 0.3 if random.random() < 0.2 else 0.0)
         name = super().close()
-        if fails(root, "-".join([self._path.parents[3].name, self._path.parent.name, name[:10]])):
+        if fails(root, "-".join([self.path.parents[3].name, self.path.parent.name, name[:10]])):
             os.kill(os.getpid(), signal.SIGKILL)
         return name
 
@@ -194,4 +194,4 @@ class FaultySink(ParquetSink):
 
     def open_part(self, batch_id: int, partition: int) -> ParquetPart:
         """Begin a part."""
-        return FaultyPart(self._pending(batch_id, partition), self.compression)
+        return FaultyPart(self._place, batch_id, partition, self.compression)

@@ -268,7 +268,7 @@ def test_a_query_whose_sink_fails_is_suspended_and_the_others_go_on(
 
     class Small(ParquetSink):
         def open_part(self, batch_id: int, partition: int) -> ParquetPart:
-            return SmallPart(self._pending(batch_id, partition), self.compression)
+            return SmallPart(self._place, batch_id, partition, self.compression)
 
         def commit(self, batch_id: int, rows: Any) -> None:
             if batch_id > 0:

@@ -112,7 +112,7 @@ class Stricken:
         found = [name for name in names if name.startswith("ck/")]
         for query in {name.split("/")[1] for name in names if name.startswith("out/")}:
             sink = to_parquet(f"{self.case.place}/out/{query}")
-            found += [uri.removeprefix(f"{self.case.place}/") for uri in sink.committed_files()]  # type: ignore[union-attr]
+            found += [uri.removeprefix(f"{self.case.place}/") for uri in sink.committed_files()]
         for name in found:
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             (self.root / name).write_bytes(storage.get(name) or b"")

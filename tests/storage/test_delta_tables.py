@@ -17,8 +17,8 @@ from tests.lakes.story import OWNER, SCHEMA, commit, crash_at, expected, live, r
 from tests.lakes.test_delta import content
 from tests.shares import seeds
 from weft.connectors.delta import sink as delta
-from weft.connectors.delta.places import ObjectPlace
 from weft.connectors.delta.sink import DeltaSink
+from weft.connectors.files.places import ObjectPlace
 from weft.connectors.sink_descriptions import describe_sink, make_sink, portable_description, same_place
 from weft.errors import ConfigError, SinkError, SourceError
 from weft.storage.objects import ObjectStorage

@@ -14,8 +14,7 @@ import pytest
 
 import weft
 from tests.shares import seeds
-from weft.connectors.files.parquet_objects import ObjectParquetSink
-from weft.connectors.files.parquet_sink import to_parquet
+from weft.connectors.files.parquet_sink import ParquetSink, to_parquet
 from weft.connectors.files.source import files
 from weft.connectors.sink_descriptions import make_sink, same_place
 from weft.errors import ConfigError, SinkError, SourceError
@@ -33,20 +32,19 @@ def parquet(rows: list[tuple[int, int]]) -> bytes:
     return out.getvalue()
 
 
-def rows_of(sink: ObjectParquetSink) -> Counter[tuple[int, ...]]:
+def rows_of(sink: ParquetSink) -> Counter[tuple[int, ...]]:
     """What a reader by commits sees."""
     found: Counter[tuple[int, ...]] = Counter()
     for uri in sink.committed_files():
-        data = ObjectStorage(sink.path).get(uri.removeprefix(f"{sink.path}/"))
+        data = ObjectStorage(str(sink.path)).get(uri.removeprefix(f"{sink.path}/"))
         assert data is not None
         found.update(tuple(row.values()) for row in pq.read_table(io.BytesIO(data)).to_pylist())
     return found
 
 
-def sink_at(place: str) -> ObjectParquetSink:
+def sink_at(place: str) -> ParquetSink:
     """An open sink."""
     sink = to_parquet(f"{place}/out")
-    assert isinstance(sink, ObjectParquetSink)
     sink.open(SCHEMA, "owner")
     sink.recover(-1)
     return sink
@@ -77,7 +75,7 @@ def test_a_join_over_objects_is_exact(s3: str, tmp_path: Path, seed: int) -> Non
         session.query("SELECT a.k, a.v, b.v AS w FROM a, b WHERE a.k = b.k", name="q", sink=sink)
         session.run_available()
         expected = Counter((k, v, w) for k, v in sides["a"] for other, w in sides["b"] if k == other)
-        assert rows_of(to_parquet(f"{s3}/out")) == expected  # type: ignore[arg-type]
+        assert rows_of(to_parquet(f"{s3}/out")) == expected
 
 
 def test_objects_that_changed_or_went_are_noticed(s3: str) -> None:
@@ -115,7 +113,7 @@ def test_a_batch_is_seen_as_a_whole(s3: str) -> None:
     assert sink.committed_files() == []
     sink.commit_parts(0, [one, two])
     assert rows_of(sink) == Counter([(1, 1), (2, 2)])
-    assert lost not in str(ObjectStorage(sink.path).entries())
+    assert lost not in str(ObjectStorage(str(sink.path)).entries())
     sink.begin(0)
     sink.commit_parts(0, [sink.write_part(0, 0, table((1, 1))), sink.write_part(0, 1, table((2, 2)))])
     assert rows_of(sink) == Counter([(1, 1), (2, 2)]), "a batch that is repeated is there once"
@@ -125,7 +123,7 @@ def test_an_interrupted_commit_is_repeated(s3: str) -> None:
     """Files of a commit that a crash interrupted would stay beside those of its repetition."""
     sink = sink_at(s3)
     name = sink.write_part(0, 0, table((1, 1)))
-    storage = ObjectStorage(sink.path)
+    storage = ObjectStorage(str(sink.path))
     storage.copy(f"_weft/pending/0/{name}", f"batch=0/{name}")
     assert sink.committed_files() == []
     sink.recover(-1)
@@ -148,7 +146,7 @@ def test_a_session_that_is_late_deletes_nothing(s3: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(ObjectStorage, "copy", pause)
     late.commit_parts(0, [mine])
     assert rows_of(late) == Counter([(1, 1)])
-    assert len(ObjectStorage(late.path).list("batch=0")) == 1
+    assert len(ObjectStorage(str(late.path)).list("batch=0")) == 1
     theirs = follower.write_part(1, 0, table((2, 2)))
     late.begin(1)
     follower.commit_parts(1, [theirs])

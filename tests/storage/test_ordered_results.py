@@ -12,7 +12,7 @@ import pytest
 
 import weft
 from tests.storage.test_sessions import QUERY, joined, results, session_at, write
-from weft.connectors.files.parquet_objects import ObjectParquetSink
+from weft.connectors.files.parquet_sink import ParquetSink
 from weft.storage.objects import ObjectStorage
 
 
@@ -41,7 +41,7 @@ def test_ordered_results_are_merged_in_a_store(
     wanted = joined(sides)
     assert results(tmp_path / "event") == wanted
     outer = weft.to_parquet(f"{s3}/outer")
-    assert isinstance(outer, ObjectParquetSink)
+    assert isinstance(outer, ParquetSink)
     tables = [
         pq.read_table(tmp_path / "x") for name in outer.committed_files() if fetch(name, tmp_path / "x")
     ]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.storage.test_sessions import joined
 from tests.unit.service.api.running import running_hub, served, wait_for
-from weft.connectors.files.parquet_objects import ObjectParquetSink
+from weft.connectors.files.parquet_sink import ParquetSink
 from weft.errors import PipelineError
 from weft.runtime.observe.inspect import inspect
 from weft.runtime.state.open_segments import _BY_STORAGE
@@ -50,7 +50,7 @@ def put(place: str, stream: str, number: int, *rows: tuple[int, int]) -> None:
 def results(place: str) -> list[tuple[int, ...]]:
     """What a Parquet sink has committed."""
     found = []
-    for uri in ObjectParquetSink(place).committed_files():
+    for uri in ParquetSink(place).committed_files():
         content = ObjectStorage(place).get(uri.removeprefix(f"{place}/"))
         found += pq.read_table(pa.BufferReader(content or b""), partitioning=None).to_pylist()
     return sorted(tuple(row.values()) for row in found)

@@ -14,8 +14,7 @@ import pytest
 from tests.equivalence.test_spark import Case, make_case, metrics_of, run, wrong
 from tests.shares import numbers, share_of
 from tests.storage.s3_front import KINDS, Front, Trouble
-from weft.connectors.files.parquet_objects import ObjectParquetSink
-from weft.connectors.files.parquet_sink import to_parquet
+from weft.connectors.files.parquet_sink import ParquetSink, to_parquet
 from weft.kernels.expr.arrow import result_schema
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.loop.driver import POLICIES
@@ -50,12 +49,12 @@ def test_a_storage_keeps_its_word(front: Front, s3: str, kind: str) -> None:
 class Fetched:
     """The sink of a case, as those who compare results read it."""
 
-    def __init__(self, case: Case, sink: ObjectParquetSink) -> None:
+    def __init__(self, case: Case, sink: ParquetSink) -> None:
         self.sink, self._schema = sink, result_schema(case.join.query)
 
     def results(self) -> pa.Table:
         """What a reader by commits sees."""
-        storage = ObjectStorage(self.sink.path)
+        storage = ObjectStorage(str(self.sink.path))
         names = [uri.removeprefix(f"{self.sink.path}/") for uri in self.sink.committed_files()]
         tables = [pq.ParquetFile(BytesIO(storage.get(name) or b"")).read() for name in names]
         return pa.concat_tables([self._schema.empty_table(), *tables])

@@ -12,7 +12,6 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from weft.connectors.delta.sink import DeltaSink
 from weft.connectors.derived.sink import DerivedSink
-from weft.connectors.files.parquet_objects import ObjectParquetSink
 from weft.connectors.files.parquet_sink import ParquetSink
 from weft.connectors.iceberg.sink import to_iceberg
 from weft.connectors.kafka.sink import kafka_sink
@@ -106,17 +105,21 @@ def sink_for(sink: Sink | None, ordering: Ordering | None) -> Sink | None:
     return sink.in_order() if ordering is not None and isinstance(sink, OrderableSink) else sink
 
 
+def _path_of(description: Mapping[str, Any]) -> Path | str:
+    """Where the files of a sink are: a path, or the URI of an object store."""
+    path = str(description["path"])
+    return path if is_object_uri(path) else Path(path)
+
+
 def make_sink(description: Mapping[str, Any]) -> Sink:
     """The sink that a description stands for; what was in memory is gone."""
     match description["kind"]:
         case "parquet":
             form = (description["compression"], description["batch_column"], description["digits"])
-            if is_object_uri(description["path"]):
-                return ObjectParquetSink(description["path"], *form)
-            return ParquetSink(Path(description["path"]), *form)
+            return ParquetSink(_path_of(description), *form)
         case "delta":
-            columns, path = tuple(description["partition_by"]), description["path"]
-            return DeltaSink(path if is_object_uri(path) else Path(path), columns, description["compact"])
+            columns = tuple(description["partition_by"])
+            return DeltaSink(_path_of(description), columns, description["compact"])
         case "postgres":
             return to_postgres(description["connection"], description["table"], key=description["key"])
         case "iceberg":

@@ -23,7 +23,6 @@ from weft.adapting.planner import Planner
 from weft.bucket.memory_limits import batch_bytes, portion_bytes
 from weft.connectors.delta.sink import DeltaSink
 from weft.connectors.derived.source import DerivedSource
-from weft.connectors.files.parquet_objects import ObjectParquetSink
 from weft.connectors.files.parquet_sink import ParquetSink, to_parquet
 from weft.connectors.files.source import FilesSource
 from weft.connectors.formats.dead_letters import DeadLetterBox
@@ -158,9 +157,7 @@ def _check_frames(config: RunConfig, settings: Settings) -> None:
 def _object_places(config: RunConfig, settings: Settings, queries: Queries) -> list[str]:
     """The places in object stores that tasks read and write."""
     sources = [source.path for source in config.sources.values() if isinstance(source, FilesSource)]
-    sinks = [
-        str(sink.path) for _, sink in queries.values() if isinstance(sink, ObjectParquetSink | DeltaSink)
-    ]
+    sinks = [str(sink.path) for _, sink in queries.values() if isinstance(sink, ParquetSink | DeltaSink)]
     return [normal_place(place) for place in (_place(settings), *sources, *sinks) if is_object_uri(place)]
 
 
@@ -236,15 +233,15 @@ def frame_sink(settings: Settings, name: str, ordering: Ordering | None) -> Sink
 
 def result_frame(settings: Settings, name: str, query: Query, sink: Sink | None) -> Any:
     """A streaming DataFrame over the results that a sink has and will have."""
-    if not isinstance(sink, ParquetSink):
+    if not isinstance(sink, ParquetSink) or (directory := sink.directory) is None:
         raise ConfigError(
             f"the results of query {name} are in no files that Spark could read",
             hint='use sink=weft.to_parquet("…"), or none before dataframe() is called',
         )
-    sink.path.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     columns = [f"{identifier(output.name)} {output.expr.type}" for output in query.projection]
     reader = _spark(settings).readStream.schema(", ".join((*columns, f"{sink.batch_column} long")))
-    return reader.parquet(str(sink.path.absolute())).drop(sink.batch_column)
+    return reader.parquet(str(directory.absolute())).drop(sink.batch_column)
 
 
 def _spark(settings: Settings) -> SparkSession:

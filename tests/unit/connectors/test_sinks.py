@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from weft.connectors.files import file_system as files
+from weft.connectors.files.parquet_files import ParquetFile
 from weft.connectors.files.parquet_sink import ParquetSink, to_parquet
 from weft.connectors.memory.console import to_console
 from weft.connectors.memory.foreach import foreach_batch
@@ -22,7 +23,7 @@ from weft.errors import SinkError
 from weft.ports.sink import PartSink, Sink
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string())])
-STEPS = ("make_directory", "write_parquet", "write_text", "move", "set_aside", "remove")
+STEPS = ("make_directory", "write_text", "move", "set_aside", "remove")
 COMMIT_STEPS = ("names_in", "flush", "make_directory", "move", "set_aside", "remove")
 
 
@@ -46,7 +47,7 @@ class CrashError(Exception):
 
 @pytest.fixture
 def crash_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
-    """Make the given step of all that follow fail, before it does anything or after."""
+    """Make the given step of all that follow fail, before it does anything or after; nothing is done from then on."""
     done = 0
     limit: int | None = None
 
@@ -54,10 +55,10 @@ def crash_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
         def run(*args: Any) -> None:
             nonlocal done
             done += 1
-            if limit is not None and done * 2 == limit:
+            if limit is not None and done * 2 >= limit:
                 raise CrashError
             step(*args)
-            if limit is not None and done * 2 + 1 == limit:
+            if limit is not None and done * 2 + 1 >= limit:
                 raise CrashError
 
         return run
@@ -68,6 +69,8 @@ def crash_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
 
     for name in STEPS:
         monkeypatch.setattr(files, name, wrapped(getattr(files, name)))
+    for name in ("write", "close"):
+        monkeypatch.setattr(ParquetFile, name, wrapped(getattr(ParquetFile, name)))
     return arm
 
 

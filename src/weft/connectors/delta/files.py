@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from weft.connectors.delta.places import DeltaPlace, TableFile
-from weft.connectors.files import file_system as files
+from weft.connectors.files.file_place import FilePlace, NewFile
+from weft.connectors.files.parquet_files import ParquetFile
 from weft.errors import SinkError
 
 if TYPE_CHECKING:
@@ -53,10 +53,10 @@ class DeltaFile:
 class DeltaPart:
     """A task's results of a batch: one file for each combination of values that the partition columns have."""
 
-    def __init__(self, table: DeltaPlace, batch_id: int, partition: int, columns: Sequence[str]) -> None:
-        self._table, self._columns = table, tuple(columns)
+    def __init__(self, place: FilePlace, batch_id: int, partition: int, columns: Sequence[str]) -> None:
+        self._place, self._columns = place, tuple(columns)
         self._prefix = f"part-{batch_id:010d}-{partition:05d}"
-        self._open: dict[tuple[str | None, ...], tuple[str, TableFile, files.ParquetFile]] = {}
+        self._open: dict[tuple[str | None, ...], tuple[str, NewFile, ParquetFile]] = {}
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Add results."""
@@ -64,19 +64,19 @@ class DeltaPart:
         for values, portion in split_by_values(table, self._columns):
             if values not in self._open:
                 name = f"{self._prefix}-{uuid.uuid4().hex}.parquet"
-                file = self._table.new_file(name)
-                self._open[values] = name, file, files.ParquetFile(file.path, _COMPRESSION)
+                file = self._place.new_file(name)
+                self._open[values] = name, file, ParquetFile(file.path, _COMPRESSION)
             self._open[values][-1].write(portion)
 
     def close(self) -> str:
         """Complete the files; gives a description of them as JSON, which `read_part` reads."""
-        found = []
+        written = []
         for values, (name, file, rows) in self._open.items():
             rows.close()
             described = dict(zip(self._columns, values, strict=True))
-            found.append([name, file.path.stat().st_size, described, _statistics(file.path)])
+            written.append([name, file.path.stat().st_size, described, _statistics(file.path)])
             file.finish()
-        return json.dumps(found)
+        return json.dumps(written)
 
     def abort(self) -> None:
         """Delete what is there."""
@@ -87,7 +87,7 @@ class DeltaPart:
 
 def read_part(name: str) -> list[DeltaFile]:
     """The files of a part, from what closing it gave."""
-    return [DeltaFile(*one) for one in json.loads(name)]
+    return [DeltaFile(*described) for described in json.loads(name)]
 
 
 def split_by_values(

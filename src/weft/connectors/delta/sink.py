@@ -13,6 +13,7 @@ store the same holds: a transaction is an object that is put if absent, so of tw
 from __future__ import annotations
 
 import logging
+import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -25,12 +26,13 @@ import pyarrow as pa
 
 from weft.connectors.common import Replays, as_table, check_columns, load_extra
 from weft.connectors.delta.files import DeltaFile, DeltaPart, check_partition_columns, check_table, read_part
-from weft.connectors.delta.places import DeltaPlace, place_at
-from weft.connectors.files.object_upload import NamedPart
-from weft.errors import SinkError, StateError
+from weft.connectors.files.file_place import FilePlace
+from weft.connectors.files.parquet_files import NamedPart, write_whole
+from weft.connectors.files.places import place_at
+from weft.errors import ConfigError, SinkError, StateError
 from weft.logical.arguments import checked
 from weft.ports.sink import ResultRows
-from weft.storage.objects import delta_reason
+from weft.storage.objects import delta_options, delta_reason
 from weft.storage.paths import local_path
 from weft.storage.uris import is_object_uri, normal_place
 
@@ -73,18 +75,32 @@ class DeltaSink:
         self._application = f"weft-{owner or uuid.uuid4().hex}"
         self._schema = schema
         with self._naming("opened"):
+            self._refuse_locks()
             self._place.prepare()
             if self._is_there():
                 self._table()
             self._make(schema)
 
     @property
-    def _place(self) -> DeltaPlace:
+    def _place(self) -> FilePlace:
         return place_at(self.path)
+
+    @property
+    def _options(self) -> dict[str, str]:
+        """How delta-rs is to use the place."""
+        return delta_options() if is_object_uri(self.path) else {}
+
+    def _refuse_locks(self) -> None:
+        """Refuse a store whose writers rely on a lock: none is taken."""
+        if is_object_uri(self.path) and os.environ.get("AWS_S3_LOCKING_PROVIDER"):
+            raise ConfigError(
+                f"{self.path}: AWS_S3_LOCKING_PROVIDER is set, but tables are written without a lock",
+                hint="unset it, if no writer of the table relies on that lock",
+            )
 
     def _is_there(self) -> bool:
         place = self._place
-        return bool(_module().DeltaTable.is_deltatable(place.uri, storage_options=place.options))
+        return bool(_module().DeltaTable.is_deltatable(place.uri, storage_options=self._options))
 
     @contextmanager
     def _naming(self, what: str) -> Iterator[None]:
@@ -119,14 +135,14 @@ class DeltaSink:
                 schema,
                 mode="ignore",
                 partition_by=list(self.partition_by),
-                storage_options=place.options,
+                storage_options=self._options,
             )
         place.try_writing()
 
     def _table(self) -> DeltaTable:
         """The table as it is now; refused if results do not fit it, or do no longer."""
         place = self._place
-        table: DeltaTable = _module().DeltaTable(place.uri, storage_options=place.options)
+        table: DeltaTable = _module().DeltaTable(place.uri, storage_options=self._options)
         if self._schema is not None:
             check_table(self.path, table, self._schema, self.partition_by)
         return table
@@ -156,7 +172,7 @@ class DeltaSink:
 
     def write_part(self, batch_id: int, partition: int, rows: ResultRows) -> str:
         """Write files under names that no other attempt has; readers do not see them before `commit_parts`."""
-        return self.open_part(batch_id, partition).write_all(as_table(rows, self._schema))
+        return write_whole(self.open_part(batch_id, partition), as_table(rows, self._schema))
 
     def open_part(self, batch_id: int, partition: int) -> NamedPart:
         """Begin files like those of `write_part`, to which rows are added as they are found."""

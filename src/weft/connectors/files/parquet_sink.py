@@ -1,17 +1,10 @@
-"""Results as Parquet files.
+"""Results as Parquet files, in a directory or in an object store.
 
-Guarantees: the rows of batch N are the directory `batch=N`, which one rename puts in place: a reader sees all of a
-batch or nothing of it. Committing N again leaves its files as they are if they hold the same rows, so that who knows
-files by their names (Spark) sees each row once; otherwise it replaces them. So every batch is there once, whatever
-crashed before. Tasks that nobody waits for any more, such as the slower of two attempts, may still write while their
-batch is committed: its files are first taken out of their reach. A directory that belongs to another checkpoint, or is
-ahead of its own by more than the batch that was interrupted, is refused rather than changed.
-
-    out/batch=0/part-00000-….parquet        what readers see (pyarrow.dataset, spark.read.parquet)
-    out/_weft/owner.json                    whose results these are
-    out/_weft/pending/N/part-00003-….parquet    written by tasks, not yet committed
-    out/_weft/ready/N/                      the same while it is committed, where no task writes
-    out/_weft/replaced/N/                   what a repeated batch replaces
+Guarantees: the rows of batch N are the folder `batch=N`, which its place publishes as a whole
+(`weft.connectors.files.places` says how): a reader sees all of a batch or nothing of it, and every batch once, whatever
+crashed before. In an object store that holds for readers by `committed_files`; for plain readers that need more there,
+`weft.to_delta` is the sink. A place that belongs to another checkpoint, or is ahead of its own by more than the batch
+that was interrupted, is refused rather than changed. One that was deleted is not made again in silence.
 
 Spark shows N as a column `batch`; `batch_column` gives it another name.
 
@@ -25,137 +18,168 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
 
 import pyarrow as pa
 
 from weft.connectors.common import as_table
-from weft.connectors.files import file_system as files
-from weft.connectors.files.equal_rows import hold_equal_rows
-from weft.errors import SinkError, nearest
+from weft.connectors.files.file_place import BatchFolder, FilePlace, PlaceGoneError
+from weft.connectors.files.parquet_files import NamedPart, ParquetFile, write_whole
+from weft.connectors.files.places import OWN, place_at
+from weft.errors import SinkError, StateError, nearest
 from weft.logical.arguments import checked
-from weft.ports.sink import ResultRows
+from weft.ports.sink import PartWriter, ResultRows
 from weft.storage.paths import local_path
 from weft.storage.uris import is_object_uri, normal_place
 
-if TYPE_CHECKING:
-    from weft.connectors.files.parquet_objects import ObjectParquetSink
-
-__all__ = [
-    "ParquetPart",
-    "ParquetSink",
-    "check_form",
-    "to_parquet",
-]
+__all__ = ["ParquetPart", "ParquetSink", "to_parquet"]
 
 _COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
 _FORMAT = 1
 _DIGITS = 10
-_LEFTOVERS = ("pending", "ready", "replaced")
-
-
-def check_form(compression: str, batch_column: str) -> None:
-    """Refuse a compression that there is not, and a name that no folder can have."""
-    if compression not in _COMPRESSIONS:
-        raise SinkError(
-            f"to_parquet: unknown compression {compression!r}", hint=nearest(compression, _COMPRESSIONS)
-        )
-    if not re.fullmatch(r"[A-Za-z]\w*", batch_column):
-        raise SinkError(f"to_parquet: {batch_column!r} cannot be the name of the batches' column")
+_OWNER = f"{OWN}/owner.json"
+_ELSEWHERE = "write to another place, or continue with the checkpoint this one belongs to"
 
 
 class ParquetPart:
     """A task's results of a batch, as they are found: a file of row groups that is complete when it is closed."""
 
-    def __init__(self, path: Path, compression: str) -> None:
-        self._path, self._file = path, files.ParquetFile(path, compression)
+    def __init__(self, place: FilePlace, batch_id: int, partition: int, compression: str) -> None:
+        self._name = f"part-{partition:05d}-{uuid.uuid4().hex}.parquet"
+        self._file = place.new_part(batch_id, self._name)
+        self._rows = ParquetFile(self._file.path, compression)
+
+    @property
+    def path(self) -> Path:
+        """Where on this machine it is written."""
+        return self._file.path
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Add results."""
-        self._file.write(pa.Table.from_batches([rows]))
+        self._rows.write(pa.Table.from_batches([rows]))
 
     def close(self) -> str:
         """Complete the file; gives its name."""
-        self._file.close()
-        return self._path.name
+        self._rows.close()
+        self._file.finish()
+        return self._name
 
     def abort(self) -> None:
         """Delete what is there."""
-        self._file.abort()
+        self._rows.abort()
+        self._file.drop()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ParquetSink:
-    """A directory of Parquet files on storage that driver and tasks reach under the same path."""
+    """Parquet files in a directory that driver and tasks reach under the same path, or below a URI."""
 
-    path: Path
+    path: Path | str
     compression: str = "snappy"
     batch_column: str = "batch"
-    digits: int = 1  # the least digits of a batch's number in the name of its directory
+    digits: int = 1  # the least digits of a batch's number in the name of its folder
+    _newest: int = field(
+        default=-1, init=False, compare=False, repr=False
+    )  # the last batch known to be published
 
     def __post_init__(self) -> None:
-        check_form(self.compression, self.batch_column)
+        if self.compression not in _COMPRESSIONS:
+            hint = nearest(self.compression, _COMPRESSIONS)
+            raise SinkError(f"to_parquet: unknown compression {self.compression!r}", hint=hint)
+        if not re.fullmatch(r"[A-Za-z]\w*", self.batch_column):
+            raise SinkError(f"to_parquet: {self.batch_column!r} cannot be the name of the batches' column")
 
     @property
     def exactly_once(self) -> bool:
         """True: a replayed batch leaves or replaces what was there."""
         return True
 
+    @property
+    def _place(self) -> FilePlace:
+        return place_at(self.path)
+
+    @contextmanager
+    def _naming(self, what: str) -> Iterator[None]:
+        """Turn errors of the place into errors that say what was done to it."""
+        try:
+            yield
+        except PlaceGoneError as error:
+            raise SinkError(
+                f"to_parquet: {self.path} is gone, with the results of earlier batches", hint=error.remedy
+            ) from None
+        except StateError as error:  # of an object store
+            message = f"to_parquet: {self.path} cannot be {what}: {error.message}"
+            raise SinkError(message, hint=error.hint) from error
+
     def open(self, schema: pa.Schema, owner: str | None = None) -> None:
-        """Refuse results that have the batches' column, and a directory that is another's or cannot be written to."""
+        """Refuse results that have the batches' column, and a place that is another's or cannot be written to."""
         if self.batch_column.lower() in (name.lower() for name in schema.names):
             raise SinkError(
-                f"to_parquet: the results have a column {self.batch_column}, as the directories of {self.path} do",
+                f"to_parquet: the results have a column {self.batch_column}, as the folders of {self.path} do",
                 hint='rename it in the query, or give batch_column="…"',
             )
         try:
-            self._take(owner)
+            with self._naming("opened"):
+                self._claim(owner)
         except OSError as error:
             raise SinkError(
                 f"to_parquet: {self.path} cannot be written: {error.strerror or error}",
                 hint="make room or give permission there, or write to another directory",
             ) from error
 
-    def _take(self, owner: str | None) -> None:
-        """Make the directory this checkpoint's, and try whether files can be written there."""
-        marker = self._own("owner.json")
-        if marker.exists():
-            self._check_owner(_read_owner(marker), owner)
-        files.make_directory(marker.parent)
-        files.try_writing(marker.parent)
-        if owner is not None and not marker.exists():
-            files.write_text(marker, json.dumps({"format": _FORMAT, "owner": owner}) + "\n")
+    def _claim(self, owner: str | None) -> None:
+        """Make the place this checkpoint's, and try whether files can be written there."""
+        place = self._place
+        place.prepare(OWN)
+        marker = place.read(_OWNER)
+        self._check_owner(marker, owner)
+        place.try_writing(OWN)
+        if marker is None and owner is not None:
+            content = json.dumps({"format": _FORMAT, "owner": owner}) + "\n"
+            if not place.write_if_absent(_OWNER, content.encode()):  # another was faster
+                self._check_owner(place.read(_OWNER), owner)
 
-    def _check_owner(self, found: dict[str, object], owner: str | None) -> None:
-        if found.get("format") != _FORMAT:
+    def _check_owner(self, marker: bytes | None, owner: str | None) -> None:
+        """Refuse a place whose marker says that its results are another's, or that cannot be read."""
+        if marker is None:
+            return
+        try:
+            said = json.loads(marker)
+        except ValueError:
+            said = None
+        if not isinstance(said, dict):
             raise SinkError(
-                f"to_parquet: {self.path} was written by another version of Weft, as _weft/owner.json says",
+                f"to_parquet: {self.path}/{_OWNER} is damaged, which says which checkpoint the results are of",
+                hint="restore it from a copy, or delete it if they are of this checkpoint",
+            )
+        if said.get("format") != _FORMAT:
+            raise SinkError(
+                f"to_parquet: {self.path} was written by another version of Weft, as {_OWNER} says",
                 hint=_ELSEWHERE,
             )
-        if owner is not None and found.get("owner") != owner:
+        if owner is not None and said.get("owner") != owner:
             raise SinkError(
-                f"to_parquet: {self.path} holds the results of another checkpoint, as _weft/owner.json says",
+                f"to_parquet: {self.path} holds the results of another checkpoint, as {_OWNER} says",
                 hint=_ELSEWHERE,
             )
 
     def recover(self, last_committed: int) -> None:
         """Drop what was not committed; batches the checkpoint cannot have made are an error."""
-        ahead = [batch for batch in self.batches() if batch > last_committed + 1]
-        if ahead:
-            raise SinkError(
-                f"to_parquet: {self.path} has batch {ahead[-1]}, but the checkpoint ends with {last_committed}",
-                hint=_ELSEWHERE,
-            )
-        for leftover in _LEFTOVERS:
-            files.remove(self._own(leftover))
+        with self._naming("read"):
+            self._newest = self.last_batch()
+            if self._newest > last_committed + 1:
+                raise SinkError(
+                    f"to_parquet: {self.path} has batch {self._newest}, but the checkpoint ends with {last_committed}",
+                    hint=_ELSEWHERE,
+                )
+            self._place.drop_parts()
 
     def begin(self, batch_id: int) -> None:
         """Drop what an earlier attempt of the batch wrote and did not commit."""
-        for leftover in _LEFTOVERS:
-            files.remove(self._own(leftover, str(batch_id)))
+        self._place.drop_parts(batch_id)
 
     def commit(self, batch_id: int, rows: ResultRows) -> None:
         """Put the rows in place as one file."""
@@ -165,61 +189,41 @@ class ParquetSink:
 
     def write_part(self, batch_id: int, partition: int, rows: ResultRows) -> str:
         """Write a file under a name that no other attempt has; readers do not see it before `commit_parts`."""
-        path = self._pending(batch_id, partition)
-        files.write_parquet(path, as_table(rows), self.compression)
-        return path.name
+        return write_whole(self.open_part(batch_id, partition), as_table(rows))
 
-    def open_part(self, batch_id: int, partition: int) -> ParquetPart:
+    def open_part(self, batch_id: int, partition: int) -> PartWriter:
         """Begin a file like that of `write_part`, to which rows are added as they are found."""
-        return ParquetPart(self._pending(batch_id, partition), self.compression)
-
-    def _pending(self, batch_id: int, partition: int) -> Path:
-        directory = self._made("pending", str(batch_id))
-        return directory / f"part-{partition:05d}-{uuid.uuid4().hex}.parquet"
+        with self._naming(f"given batch {batch_id}"):
+            part = ParquetPart(self._place, batch_id, partition, self.compression)
+        return NamedPart(part, lambda: self._naming(f"given batch {batch_id}"))
 
     def commit_parts(self, batch_id: int, names: Sequence[str]) -> None:
-        """Put the directory of the files in place; without files, the batch is empty."""
-        ready, place = self._take_from_tasks(batch_id), self.batch_directory(batch_id)
-        there = files.names_in(ready)
-        for name in names:
-            if name not in there:
-                raise SinkError(
-                    f"to_parquet: batch {batch_id} lacks its file {name}", hint="run the batch again"
-                )
-        for other in there.difference(names):  # of attempts that were lost
-            files.remove(ready / other)
-        if names and place.exists() and self._is_repeated(place, ready):
-            files.remove(ready)
-            return
-        for name in names:
-            files.flush(ready / name)
-        replaced = self._own("replaced", str(batch_id)) if place.exists() else None
-        if replaced is not None:
-            files.remove(replaced)
-            files.make_directory(replaced.parent)
-            files.move(place, replaced)
-        if names:
-            files.move(ready, place)
-        else:
-            files.remove(ready)
-        if replaced is not None:
-            files.remove(replaced)
+        """Publish the files as the batch; without files, the batch is empty."""
+        with self._naming(f"given batch {batch_id}"):
+            place = self._place
+            if self._newest >= 0:
+                place.check_kept(self._newest)
+            lost = place.publish(self._folder(batch_id), names)
+        if lost is not None:
+            raise SinkError(f"to_parquet: batch {batch_id} lacks its file {lost}", hint="run the batch again")
+        self._newest = max(self._newest, batch_id)
 
-    def _is_repeated(self, place: Path, ready: Path) -> bool:
-        """Whether the files of a batch that is committed again hold what is in place already."""
-        there, again = ([one / name for name in files.names_in(one)] for one in (place, ready))
-        return hold_equal_rows(there, again, ordered=self.digits > 1)
+    def _folder(self, batch_id: int) -> BatchFolder:
+        return BatchFolder(batch_id, self.batch_column, self.digits)
 
-    def _take_from_tasks(self, batch_id: int) -> Path:
-        """Move the files of a batch into a directory that no task writes to, so that late tasks cannot add any."""
-        pending, ready = self._own("pending", str(batch_id)), self._made("ready") / str(batch_id)
-        files.remove(ready)
-        files.set_aside(pending, ready)
-        return ready
+    @property
+    def directory(self) -> Path | None:
+        """The directory of the files; None if they are in an object store."""
+        return None if is_object_uri(self.path) else Path(self.path)
 
     def batch_directory(self, batch_id: int) -> Path:
-        """Where the rows of a batch are."""
-        return self.path / f"{self.batch_column}={batch_id:0{self.digits}}"
+        """Where the rows of a batch are, in a directory; files in an object store are told by `committed_files`."""
+        if self.directory is None:
+            raise SinkError(
+                f"to_parquet: {self.path} is no directory",
+                hint="committed_files() tells the files of whole batches",
+            )
+        return self.directory / self._folder(batch_id).name
 
     def in_order(self) -> ParquetSink:
         """The sink for ordered results: of two files, the one with the smaller name has the earlier rows."""
@@ -231,71 +235,31 @@ class ParquetSink:
         return self.digits > 1
 
     def batches(self) -> list[int]:
-        """The batches that have rows here, in order."""
-        prefix = f"{self.batch_column}="
-        names = [path.name.removeprefix(prefix) for path in self.path.glob(f"{prefix}*")]
-        return sorted(int(name) for name in names if name.isdigit())
+        """The batches that have rows here, in order; in an object store also those that were committed without."""
+        return self._place.batches(self.batch_column)
 
     def last_batch(self) -> int:
-        """The last batch that has rows here; -1 without one."""
+        """The last of `batches`; -1 without one."""
         return max(self.batches(), default=-1)
+
+    def committed_files(self) -> list[str]:
+        """The paths or URIs of the files of all committed batches, in the order of the batches."""
+        place = self._place
+        return [file for batch in self.batches() for file in place.files_of(self._folder(batch))]
 
     def describe(self) -> dict[str, object]:
         """What is needed to make it again."""
         form = {"compression": self.compression, "batch_column": self.batch_column, "digits": self.digits}
-        return {"kind": "parquet", "path": str(self.path.absolute()), **form}
-
-    def _made(self, *names: str) -> Path:
-        """A directory below `_weft`, which is made; if `_weft` itself is gone, so are the results that were there."""
-        directory = self._own(*names)
-        if not directory.is_dir():
-            if not self._own().is_dir():
-                raise SinkError(
-                    f"to_parquet: {self.path} is gone, with the results of earlier batches",
-                    hint=f"put it back as it was; to go on without them, make the directory {self._own()}",
-                )
-            files.make_directory(directory)
-        return directory
-
-    def _own(self, *names: str) -> Path:
-        return self.path.joinpath("_weft", *names)
-
-
-def _read_owner(marker: Path) -> dict[str, object]:
-    """The content of the file that says which checkpoint the results belong to; an error if it is damaged."""
-    try:
-        found = json.loads(marker.read_text(encoding="utf-8"))
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise SinkError(
-            f"to_parquet: {marker} is damaged, which says which checkpoint the results are of",
-            hint="restore it from a copy, or delete it if they are of this checkpoint",
-        )
-    return found
-
-
-_ELSEWHERE = "write to another directory, or continue with the checkpoint this one belongs to"
-
-
-@overload
-def to_parquet(path: Path, *, compression: str = "snappy", batch_column: str = "batch") -> ParquetSink: ...
-
-
-@overload
-def to_parquet(
-    path: str | Path, *, compression: str = "snappy", batch_column: str = "batch"
-) -> ParquetSink | ObjectParquetSink: ...
+        path = self.path if self.directory is None else self.directory.absolute()
+        return {"kind": "parquet", "path": str(path), **form}
 
 
 @checked(SinkError)
-def to_parquet(
-    path: str | Path, *, compression: str = "snappy", batch_column: str = "batch"
-) -> ParquetSink | ObjectParquetSink:
+def to_parquet(path: str | Path, *, compression: str = "snappy", batch_column: str = "batch") -> ParquetSink:
     """Results as Parquet files in a directory, each exactly once; or in an object store, as in "s3://bucket/out".
 
-    A relative path is resolved now: it stays the same if the process changes its working directory. In an object store,
-    `committed_files` of what this gives names the files of whole batches.
+    A relative path is resolved now: it stays the same if the process changes its working directory. `committed_files`
+    of what this gives names the files of whole batches.
 
     >>> to_parquet("/data/trolls").batch_directory(3).as_posix()
     '/data/trolls/batch=3'
@@ -303,11 +267,7 @@ def to_parquet(
     if not str(path).strip():
         raise SinkError("to_parquet: the path is empty")
     if is_object_uri(path):
-        from weft.connectors.files.parquet_objects import (
-            ObjectParquetSink,
-        )  # which is a sink like this one, in another place
-
-        return ObjectParquetSink(normal_place(path), compression, batch_column)
+        return ParquetSink(normal_place(path), compression, batch_column)
     local = local_path(path)
     if local is None:
         raise SinkError(
