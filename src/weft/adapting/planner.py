@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GroupQuestion",
     "Planner",
+    "PreparedPlans",
     "StartPlan",
     "deadline_of",
 ]
@@ -147,11 +148,24 @@ class _Planned:
     plan: WorkloadPlan
     ranks: tuple[Expr, ...]
     results: Mapping[str, JointResult]
+    changes: int  # how many queries came or went since all were planned afresh
 
-    @property
-    def changes(self) -> int:
-        """How many queries came or went since all were planned afresh."""
-        return max((result.changes for result in self.results.values()), default=0)
+
+@dataclass(frozen=True, slots=True)
+class PreparedPlans:
+    """Plans for a query that is about to be added, worked out in another process: alone, and beside those that run.
+
+    ``beside`` is for exactly the queries of ``requests`` where those of the plan ``running`` run; None: none ran.
+    """
+
+    alone: StartPlan
+    requests: Mapping[str, QueryRequest]
+    running: WorkloadPlan | None
+    beside: _Planned | None
+
+    def fits(self, running: WorkloadPlan | None, requests: Mapping[str, QueryRequest]) -> bool:
+        """Whether the plan beside others is for these queries, and those that run are still the ones it expects."""
+        return self.beside is not None and self.running == running and self.requests == requests
 
 
 class Planner:
@@ -163,11 +177,15 @@ class Planner:
     def __init__(self, options: Options, method: str = "auto", *, quick: bool = False) -> None:
         self._options, self._method, self._quick = options, method, quick
         self._start: StartPlan | None = None
+        self._prepared: PreparedPlans | None = None
         self._known: dict[str, Workspace] = {}
         self.last: dict[str, JointResult] = {}
 
     def start_plan(self, requests: Mapping[str, QueryRequest], statistics: Statistics) -> StartPlan:
         """The plan by which queries begin where none runs; it is made once for the same queries and statistics."""
+        prepared = self._prepared
+        if prepared is not None and prepared.alone.requests == requests:
+            return prepared.alone
         known = self._start
         if known is None or known.requests != requests or known.statistics != statistics:
             planned = self._planned(_Running(), requests, statistics, {})
@@ -209,9 +227,12 @@ class Planner:
             return Decision(start.plan, start.graph, StateMigration(), 0)
         before = active_queries.program
         running = _Running(active_queries.plan, before.graph if before else None, active_queries.fresh)
-        if running.plan is not None and not afresh:
-            statistics = _as_laid_out(statistics, running.plan)
-        planned = self._planned(running, requests, statistics, self._known, samples, afresh=afresh)
+        prepared, planned = self._prepared, None
+        if prepared is not None and not afresh and prepared.fits(running.plan, requests):
+            planned = prepared.beside
+            self._known.clear()  # what saved time was about the queries before
+        if planned is None:
+            planned = self._planned_beside(running, requests, statistics, self._known, samples, afresh=afresh)
         self._remember(planned.results)
         backfill = [n for n, one in requests.items() if one.backfill and n not in active_queries.requests]
         orders = {name: one.ordering for name, one in requests.items() if one.ordering is not None}
@@ -220,6 +241,45 @@ class Planner:
         graph = lower_workload(planned.plan, members, tracked=tracked, ranked=planned.ranks)
         migration = migration_between(before, ExecutableGraph(graph), backfill)
         return Decision(planned.plan, graph, migration, planned.changes)
+
+    def _planned_beside(
+        self,
+        running: _Running,
+        requests: Mapping[str, QueryRequest],
+        statistics: Statistics,
+        known: dict[str, Workspace],
+        samples: Samples | None,
+        *,
+        afresh: bool = False,
+    ) -> _Planned:
+        """A plan for queries of which some run already, whose layouts new ones are to share."""
+        if running.plan is not None and not afresh:
+            statistics = _as_laid_out(statistics, running.plan)
+        return self._planned(running, requests, statistics, known, samples, afresh=afresh)
+
+    def prepare(
+        self,
+        name: str,
+        requests: Mapping[str, QueryRequest],
+        statistics: Statistics,
+        running: tuple[WorkloadPlan | None, PhysicalGraph | None, int] | None,
+        samples: Samples | None = None,
+    ) -> PreparedPlans:
+        """The plans of a query of that name, for another planner to take by `expect`.
+
+        ``running`` is the plan that runs, its graph and how many queries have changed since all were planned afresh;
+        None if no session runs. What the optimiser remembers to save time cannot be handed over and is left out.
+        """
+        alone = replace(self.start_plan({name: requests[name]}, statistics), results={})
+        if running is None:
+            return PreparedPlans(alone, requests, None, None)
+        before = _Running(*running)
+        beside = self._planned_beside(before, requests, statistics, {}, samples)
+        return PreparedPlans(alone, requests, before.plan, replace(beside, results={}))
+
+    def expect(self, prepared: PreparedPlans) -> None:
+        """Take plans that another planner has prepared; they are used if exactly what they are for is asked for."""
+        self._prepared = prepared
 
     def plan_again(
         self,
@@ -285,7 +345,9 @@ class Planner:
         anew = replace(running, plan=None) if afresh or regrouped else running
         plan, results = self._optimised(anew, cores, groups, statistics, known)
         plan = self._closed(running.plan, plan, parts, groups, statistics)
-        return _Planned(plan, rank_predicates(queries.values(), statistics, running.graph), results)
+        ranks = rank_predicates(queries.values(), statistics, running.graph)
+        changes = max((result.changes for result in results.values()), default=0)
+        return _Planned(plan, ranks, results, changes)
 
     def _optimised(
         self,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from weft.adapting.planner import Planner, deadline_of
+from weft.adapting.planner import Planner, PreparedPlans, deadline_of
 from weft.logical.outer.outer import core_and_closing
 from weft.logical.query.ordering import Ordering
 from weft.logical.query.query import Query
@@ -38,9 +38,11 @@ if TYPE_CHECKING:  # only running needs kernels
 __all__ = [
     "CompareQuestion",
     "LoadQuestion",
+    "PrepareQuestion",
     "Preview",
     "PreviewQuestion",
     "RunningQueries",
+    "prepare_question",
     "preview_question",
 ]
 
@@ -143,6 +145,34 @@ class PreviewQuestion:
 
 
 @dataclass(frozen=True, slots=True)
+class PrepareQuestion:
+    """A query that is about to be added, whose plans are to be worked out before: ``preview`` has all it takes.
+
+    ``inner`` are the queries of its sub-selects, which begin with it, and ``others`` those that run beside it then.
+    """
+
+    preview: PreviewQuestion
+    others: Mapping[str, QueryRequest]
+    inner: Mapping[str, QueryRequest]
+
+    @property
+    def inputs(self) -> int:
+        """How many inputs the query has, with those of its sub-selects."""
+        queries = [self.preview.query, *(request.query for request in self.inner.values())]
+        return sum(len(query.inputs) for query in queries)
+
+    def answer(self) -> PreparedPlans:
+        """The plans that `Planner.expect` takes."""
+        asked, running = self.preview, self.preview.running
+        planner = Planner(asked.options, asked.method, quick=asked.quick)
+        requests = {**self.others, **self.inner, asked.name: asked.requests[asked.name]}
+        if running is None:
+            return planner.prepare(asked.name, requests, asked.statistics, None)
+        runs = (running.plan, running.graph, running.fresh)
+        return planner.prepare(asked.name, requests, asked.statistics, runs, running.samples)
+
+
+@dataclass(frozen=True, slots=True)
 class RunningQueries:
     """What queries run by, and what is known of their state: all that planning one more depends on."""
 
@@ -198,6 +228,19 @@ class CompareQuestion:
     def answer(self) -> str:
         """The comparison as text."""
         return compare(costs_of(self.query, self.statistics, self.options, deadline_of))
+
+
+def prepare_question(asked: PreviewQuestion, loop: Loop | None) -> PrepareQuestion:
+    """Ask for the plans of a query that is about to be added, beside those that will run with the next batch."""
+    if loop is None:
+        return PrepareQuestion(asked, {}, {})
+    changelog = loop.decider.changelog
+    waiting = {name: changelog.request(name) for name in changelog.waiting()}
+    begin = {name: request for name, request in waiting.items() if request is not None}
+    stopping = changelog.stopping()
+    stay = {name: one for name, one in loop.active_queries.requests.items() if name not in stopping}
+    inner = loop.derived.inner_queries(asked.requests[asked.name].query)
+    return PrepareQuestion(asked, {**stay, **begin}, {one.name: one.request for one in inner})
 
 
 def preview_question(

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.adapting.planner import Planner, StartPlan
+from weft.adapting.planner import Planner, PreparedPlans, StartPlan
 from weft.connectors.formats.dead_letters import DeadLetterLimit
 from weft.connectors.sink_descriptions import sink_for
 from weft.errors import ConfigError, QueryError, nearest
@@ -30,7 +30,14 @@ from weft.runtime.observe.recent import RecentStatistics
 from weft.runtime.queries.request import QueryRequest
 from weft.session.display import progress_bar
 from weft.session.planned_query import PlannedQuery
-from weft.session.preview import CompareQuestion, Preview, PreviewQuestion, preview_question
+from weft.session.preview import (
+    CompareQuestion,
+    PrepareQuestion,
+    Preview,
+    PreviewQuestion,
+    prepare_question,
+    preview_question,
+)
 from weft.session.registry import Registered
 from weft.session.relations import SessionRelations
 from weft.session.request import bind_query, request_of
@@ -245,17 +252,42 @@ class Session(SessionRelations, SessionViews):
         return question.answer()
 
     def preview_question(
-        self, text: str | Builder, *, strategy: str | None = None, **keywords: Any
+        self,
+        text: str | Builder,
+        *,
+        name: str | None = None,
+        sink: Sink | None = None,
+        strategy: str | None = None,
+        backfill: bool = False,
+        **keywords: Any,
     ) -> PreviewQuestion:
-        """A preview that is still to be worked out, which may take long; ``keywords`` are those of `preview`."""
-        name, statement, catalog = self._free_name(None), self._parse(text), self._catalog_with_queries()
-        bound = bind_query(statement, catalog, self._settings, strategy=strategy, **keywords)
-        planned = bound.named(name, self)
-        request = request_of(planned, strategy)
+        """A preview that is still to be worked out, which may take long; ``keywords`` are those of `preview`.
+
+        With a ``name``, a ``sink`` or ``backfill`` it is that of a query which is to be added so.
+        """
+        name, statement, catalog = (
+            self._free_name(name, sink),
+            self._parse(text),
+            self._catalog_with_queries(),
+        )
+        bound = bind_query(
+            statement, catalog, self._settings, strategy=strategy, backfill=backfill, **keywords
+        )
+        planned = bound.named(name, self, sink_for(sink, bound.ordering))
+        request = request_of(planned, strategy, backfill)
         loop = self._current_run.loop if self._current_run is not None else None
         if loop is not None:
             self._registered.check_runnable({name: request}, ends=self._ends)
         return preview_question(planned, request, self._registered, self._settings, self._measured, loop)
+
+    def prepare_question(self, text: str | Builder, **keywords: Any) -> PrepareQuestion:
+        """The plans of a query that is about to be added, still to be worked out; ``keywords`` are those of `query`."""
+        question = self.preview_question(text, **keywords)
+        return prepare_question(question, self._current_run.loop if self._current_run is not None else None)
+
+    def expect(self, prepared: PreparedPlans) -> None:
+        """Take the plans of a query that is about to be added, so that `query` need not work them out."""
+        self._planner.expect(prepared)
 
     def compare_question(self, text: str | Builder) -> CompareQuestion:
         """A comparison of strategies that is still to be worked out, by whoever has the question."""

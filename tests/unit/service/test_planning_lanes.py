@@ -1,4 +1,4 @@
-"""Plans that are only to be seen are worked out elsewhere, for everybody one at a time, and given up in time."""
+"""Plans are worked out elsewhere, for everybody one at a time, and given up in time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,13 +18,17 @@ from tests.unit.service.api.running import JOIN, PIPELINE, place, running_hub, s
 from tests.unit.service.questions import Wait, self_join
 from weft.adapting.background import GivenUpError
 from weft.errors import QueryError, WeftError
+from weft.logical.query.query import Query
+from weft.optimizer.joint.methods import JointResult, optimise_all
 from weft.service.api.guard import GuardSettings
 from weft.service.api.tokens import read_tokens
 from weft.service.client import Client, ServiceError
 from weft.service.hub.planning_lanes import WAITING, PlanningLanes
-from weft.service.hub.refusals import BusyError
+from weft.service.hub.refusals import BusyError, ConflictError
+from weft.service.hub.values import NewQuery
 
 FULL, READ = "full-token-of-many-letters", "read-token-of-many-letters"
+OTHER = "another-token-of-many-letters"
 
 
 @pytest.fixture
@@ -139,3 +144,62 @@ def test_a_plan_whose_client_has_gone_is_given_up(tmp_path: Path) -> None:
             time.sleep(0.3)
             assert hub._lanes._busy
         wait_for(lambda: not hub._lanes._busy, 30)
+
+
+def test_a_query_that_is_slow_to_plan_holds_up_nobody(tmp_path: Path) -> None:
+    """It was planned in the service's process: batches and all other requests waited for it, up to a minute."""
+    here = place(tmp_path)
+    text = PIPELINE.replace("result_rows: 1000", "result_rows: 1000, plan_seconds: 10")
+    (tmp_path / "tokens").write_text(f"{FULL}\n{OTHER}\n")
+    tokens = GuardSettings(read_tokens([tmp_path / "tokens"], {}), None, 1e6, 10**6)
+    with running_hub(tmp_path, text) as hub, served(hub, tokens) as (url, _):
+        slow, quick, said = Client(url, token=FULL), Client(url, token=OTHER), list[str]()
+
+        def ask() -> None:
+            with pytest.raises(ServiceError) as caught:
+                slow.create(self_join(30), name="slow")
+            said.append(str(caught.value))
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        wait_for(lambda: bool(hub._lanes._busy))
+        assert quick.create(JOIN, name="small").name == "small"
+        assert quick.create(self_join(8), name="large").name == "large"
+        here.pair(1)
+        wait_for(lambda: quick.query("large").results == 1)
+        asking.join(120)
+        assert "cannot be planned within 10 seconds" in said[0]
+        assert [query.name for query in quick.queries()] == ["q", "small", "large"]
+
+
+def test_the_plan_of_a_lane_is_the_one_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not worked out a second time in the service's process, neither alone nor beside the others."""
+    planned_here = list[int]()
+
+    def counted(queries: Mapping[str, Query], *given: Any, **more: Any) -> JointResult:
+        planned_here.extend(len(query.inputs) for query in queries.values())
+        return optimise_all(queries, *given, **more)
+
+    here = place(tmp_path)
+    with running_hub(tmp_path) as hub:
+        here.pair(1)
+        wait_for(lambda: hub.query("q").results == 1)
+        monkeypatch.setattr("weft.adapting.planner.optimise_all", counted)
+        hub.create(NewQuery(self_join(8), "first"))
+        hub.create(NewQuery("SELECT f.k FROM (" + self_join(7) + ") AS f, b [RANGE 1 HOUR] WHERE f.k = b.k"))
+        here.put("a", "2,x,2024-01-01T00:00:01Z")
+        wait_for(lambda: hub.query("first").results == 1)
+        assert max(planned_here, default=0) < 7
+        here.put("a", "3,x,2024-01-01T00:00:02Z")
+        wait_for(lambda: hub.query("first").results == 2, 30)
+        assert hub.query("first").status == "running"
+        assert "a0" in hub.explain("first")
+
+
+def test_names_that_are_taken_are_refused_before_anything_is_planned(tmp_path: Path) -> None:
+    """Whoever asks hears at once, not after the seconds that planning may take."""
+    place(tmp_path)
+    with running_hub(tmp_path) as hub:
+        with pytest.raises(ConflictError, match="q"):
+            hub.create(NewQuery(self_join(30), "q"))
+        assert not hub._lanes._busy

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
@@ -15,7 +16,7 @@ from weft.service.api.models import PlanBody, QueryBody, ResultsBody, reply
 from weft.service.api.problems import PROBLEMS
 from weft.service.api.sessions import TEXT
 from weft.service.hub.hub import SessionHub
-from weft.service.hub.values import PlanInfo, QueryInfo
+from weft.service.hub.values import NewQuery, PlanInfo, QueryInfo
 
 __all__ = ["queries_router"]
 
@@ -26,6 +27,8 @@ Name = Annotated[str, Path(max_length=200, description="The name of a query.")]
 
 
 PLANNING = 64  # threads that wait for plans
+
+T = TypeVar("T")
 
 
 def _client(request: Request) -> str:
@@ -47,15 +50,29 @@ def queries_router(hub: SessionHub, live: LiveResults) -> APIRouter:
         PLANNING, "weft-plan"
     )  # its own, so that whoever waits here takes no other's place
 
+    async def in_lane(
+        act: Callable[[NewQuery, str, threading.Event], T], new: NewQuery, request: Request
+    ) -> T:
+        """Do what takes a plan, for the client of a request, which is noticed if it goes meanwhile."""
+        gone, loop = threading.Event(), asyncio.get_running_loop()
+        leaving = asyncio.ensure_future(_note_disconnect(request, gone))
+        try:
+            return await loop.run_in_executor(planning, act, new, _client(request), gone)
+        finally:
+            leaving.cancel()
+
     @router.get("", response_model=tuple[QueryInfo, ...])
     def queries() -> Response:
         """All queries, oldest first, stopped ones too."""
         return reply(tuple[QueryInfo, ...], hub.queries())
 
     @router.post("", status_code=201, response_model=QueryInfo)
-    def create(body: QueryBody) -> Response:
-        """Run a query from the next batch on; it joins new tuples with what is stored."""
-        return reply(QueryInfo, hub.create(body.query()), 201)
+    async def create(body: QueryBody, request: Request) -> Response:
+        """Run a query from the next batch on; it joins new tuples with what is stored.
+
+        It is planned as `POST /queries/plan` plans it: one at a time for each token, and for some seconds at most.
+        """
+        return reply(QueryInfo, await in_lane(hub.create, body.query(), request), 201)
 
     @router.post("/plan", response_model=PlanInfo)
     async def plan(body: PlanBody, request: Request) -> Response:
@@ -63,13 +80,7 @@ def queries_router(hub: SessionHub, live: LiveResults) -> APIRouter:
 
         One plan is worked out at a time for each token; it is given up after some seconds, or when the client goes.
         """
-        gone, loop = threading.Event(), asyncio.get_running_loop()
-        leaving = asyncio.ensure_future(_note_disconnect(request, gone))
-        try:
-            asked = (body.query(), _client(request), gone)
-            return reply(PlanInfo, await loop.run_in_executor(planning, hub.plan, *asked))
-        finally:
-            leaving.cancel()
+        return reply(PlanInfo, await in_lane(hub.plan, body.query(), request))
 
     @router.delete("/{name}", status_code=202, response_model=QueryInfo)
     def stop(name: Name) -> Response:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
+from typing import Any
 
+from weft.adapting.planner import PreparedPlans
 from weft.connectors.memory.recent import RecentSink
 from weft.connectors.memory.sink import MemorySink
 from weft.errors import CatalogError, QueryError, StateError
@@ -35,6 +37,8 @@ __all__ = ["AddedStreams", "SessionHub"]
 
 
 STOPPED = 100  # so many stopped queries keep their results
+SMALL = 6  # inputs of a query that is planned within a few hundredths of a second
+FEW = 20  # queries beside which that holds
 
 
 class SessionHub(HubViews):
@@ -122,28 +126,45 @@ class SessionHub(HubViews):
             found.adds,
         )
 
-    def create(self, new: NewQuery) -> QueryInfo:
-        """Run a query from the next batch on; without a sink, the service keeps its last results."""
-        with self._change():
-            sink = self._asked_sink(new)
-            try:
-                planned = self.session.query(
-                    new.sql,
-                    name=new.name,
-                    sink=sink,
-                    strategy=new.strategy,
-                    cross=new.cross,
-                    backfill=new.backfill,
-                    emit_unmatched_after=new.emit_unmatched_after,
-                    order=new.order,
-                    precision=new.precision,
-                )
-            except QueryError as error:
-                if self._conflicts(new.name):
-                    raise ConflictError(error.message, hint=error.hint) from None
-                raise
+    def create(self, new: NewQuery, lane: str = "", gone: threading.Event | None = None) -> QueryInfo:
+        """Run a query from the next batch on; without a sink, the service keeps its last results.
+
+        Its plans are worked out as a preview is, in the ``lane`` of who asks, so that neither batches nor others wait
+        for them; a query that takes too long to plan, or whose asker has ``gone`` meanwhile, is not taken in.
+        """
+        self._life.check_ready()
+        keywords = {field.name: getattr(new, field.name) for field in fields(new) if field.name != "sql"}
+        keywords["sink"] = self._asked_sink(new)
+        name, prepared = self._prepared(new, keywords, lane, gone)
+        with self._change(), self._named_conflicts(new):
+            if prepared is not None:
+                self.session.expect(prepared)
+            planned = self.session.query(new.sql, **{**keywords, "name": name})
             self._forget_results()
         return self.query(planned.name)
+
+    def _prepared(
+        self, new: NewQuery, keywords: Mapping[str, Any], lane: str, gone: threading.Event | None
+    ) -> tuple[str | None, PreparedPlans | None]:
+        """The name that a query is to have, and its plans, unless it is so small that they take no time."""
+        with self._changing, self._named_conflicts(new):
+            question = self.session.prepare_question(new.sql, **keywords)
+        if question.inputs <= SMALL and len(question.others) <= FEW and new.strategy != "exhaustive":
+            return new.name, None
+        prepared: PreparedPlans = self._lanes.ask(question, lane, gone)
+        chosen = question.preview.name
+        taken = {query.name for query in self._queries()}  # another may have taken the name meanwhile
+        return (chosen if new.name is None and chosen not in taken else new.name), prepared
+
+    @contextmanager
+    def _named_conflicts(self, new: NewQuery) -> Iterator[None]:
+        """Tell a query that cannot be because of those that run from one that can never be."""
+        try:
+            yield
+        except QueryError as error:
+            if self._conflicts(new.name):
+                raise ConflictError(error.message, hint=error.hint) from None
+            raise
 
     def _asked_sink(self, new: NewQuery) -> Sink:
         if new.sink is None or new.sink == "memory":
@@ -157,7 +178,7 @@ class SessionHub(HubViews):
 
     def _conflicts(self, name: str | None) -> bool:
         """Whether a query was refused because its name is taken, or because there are as many as there may be."""
-        running = [one.name for one in self._queries() if one.status not in ("stopped", "planned")]
+        running = [query.name for query in self._queries() if query.status not in ("stopped", "planned")]
         return name in running or len(running) >= self.session.query_limit
 
     def _forget_results(self) -> None:

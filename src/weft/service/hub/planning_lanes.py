@@ -1,4 +1,4 @@
-"""Plans that somebody only wants to see: worked out in processes of their own, one at a time for everybody who asks.
+"""Plans that somebody asks for, to see them or to run by them: in processes of their own, one at a time for each asker.
 
 Guarantees: whoever asks, by whatever query, takes no time from batches, from requests of other kinds, or from the plans
 of others. Everybody has a lane: in each, one plan is worked out at a time, and a few more wait. A plan that takes too

@@ -119,7 +119,7 @@ def _button(visit: Visit, name: str, text: str) -> ui.button:
             if running:
                 await run.io_bound(visit.hub.stop_query, name)
             else:
-                await run.io_bound(visit.hub.create, NewQuery(text, name))
+                await run.io_bound(visit.hub.create, NewQuery(text, name), visit.client)
         except WeftError as error:
             tell_error(error)
 

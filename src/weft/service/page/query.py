@@ -165,7 +165,7 @@ class _Form:
         if not self.visit.may_change:
             return
         try:
-            made = await run.io_bound(self.visit.hub.create, self._wanted())
+            made = await run.io_bound(self.visit.hub.create, self._wanted(), self.visit.client)
         except WeftError as error:
             self._show(_Looked(error))
             tell_error(error)
