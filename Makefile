@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo java test ci warm archive check lint format types imports unit campaign faults golden fuzz bench kafka broker delta iceberg lock clean wheel
+.PHONY: help setup docs demo java test ci warm archive check lint format types imports unit campaign faults golden fuzz bench kafka broker delta iceberg lock clean wheel
 
 # Compiled files are kept, whatever the environment says: every worker would compile all tests anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -108,6 +108,9 @@ iceberg: $(READY) # The same of Iceberg tables, with the Spark that it works wit
 
 s3: $(READY) # Install the server of moto into .venv/cache, an S3 interface on loopback for the tests
 	@$(BIN)/python -m tests.storage.s3_server fetch
+
+docs: $(READY) ## Build the documentation site into site/: a broken link fails it
+	$(BIN)/python -m docs.drawn.site
 
 bench: $(READY) ## List the benchmarks; run one with `.venv/bin/weft bench NAME`
 	$(BIN)/weft bench

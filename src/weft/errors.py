@@ -34,6 +34,7 @@ class WeftError(Exception):
     """The base of all errors of Weft: ``except weft.WeftError`` catches every one of them."""
 
     stage = "Weft"
+    code = "WEFT"  # under which the documentation explains it (docs/reference/errors.md)
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         self.message = message
@@ -55,6 +56,7 @@ class SqlError(WeftError):
     """A query's text is wrong; ``start`` and ``end`` delimit the culprit in ``text``."""
 
     stage = "SQL"
+    code = "WEFT-SQL"
 
     def __init__(self, message: str, *, text: str, start: int, end: int, hint: str | None = None) -> None:
         super().__init__(_printable(message), hint=_printable(hint) if hint else None)
@@ -102,42 +104,49 @@ class QueryError(WeftError):
     """A query makes no sense, whoever built it."""
 
     stage = "query"
+    code = "WEFT-QUERY"
 
 
 class CatalogError(WeftError):
     """A stream is declared wrongly, or one is asked for that does not exist."""
 
     stage = "catalog"
+    code = "WEFT-CATALOG"
 
 
 class StatisticsError(WeftError):
     """Statistics were given that cannot be true."""
 
     stage = "statistics"
+    code = "WEFT-STATISTICS"
 
 
 class PlanError(WeftError):
     """A query has no plan, or a plan contradicts itself."""
 
     stage = "plan"
+    code = "WEFT-PLAN"
 
 
 class ConfigError(WeftError):
     """An option has a value that cannot work."""
 
     stage = "option"
+    code = "WEFT-OPTION"
 
 
 class FunctionError(WeftError):
     """A function cannot be registered, or fails where it is called: a user's, or one that would make too much."""
 
     stage = "function"
+    code = "WEFT-FUNCTION"
 
 
 class PipelineError(WeftError):
     """A pipeline file is wrong."""
 
     stage = "pipeline"
+    code = "WEFT-PIPELINE"
 
 
 class SourceError(WeftError):
@@ -147,6 +156,7 @@ class SourceError(WeftError):
     """
 
     stage = "source"
+    code = "WEFT-SOURCE"
 
     def __init__(self, message: str, *, hint: str | None = None, stream: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -157,34 +167,41 @@ class SinkError(WeftError):
     """An output is described wrongly, or cannot take the results."""
 
     stage = "sink"
+    code = "WEFT-SINK"
 
 
 class ResultLimitError(SinkError):
     """An output has taken as much as it may: its query is stopped, since no more can ever be given to it."""
+
+    code = "WEFT-RESULT-LIMIT"
 
 
 class SuspendedError(WeftError):
     """Queries are suspended: their results are kept until their sinks can take them, or their streams be read."""
 
     stage = "query"
+    code = "WEFT-SUSPENDED"
 
 
 class ResultError(WeftError):
     """A query has stopped before its results were complete: it failed, or it reached a limit."""
 
     stage = "result"
+    code = "WEFT-RESULT"
 
 
 class SparkError(WeftError):
     """Spark, or the Java that it runs on, is not there any more."""
 
     stage = "Spark"
+    code = "WEFT-SPARK"
 
 
 class StateError(WeftError):
     """Stored data cannot be read, or cannot be used in the way that was asked for."""
 
     stage = "state"
+    code = "WEFT-STATE"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -8,9 +8,12 @@ Planning needs neither Spark nor Java; `start` does, unless batches run in this 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from weft.adapting.planner import Planner, PreparedPlans, StartPlan
@@ -334,19 +337,35 @@ class Session(SessionRelations, SessionViews):
         """Run all queries that have a sink over the input that is there, show how far they are, and stop.
 
         It is taken for all there is: rows of outer joins that have no partner are given. With ``end=False`` those for
-        which one may still come are left open, for input that comes another day. If a query failed or reached a limit,
+        which one may still come are left open, for input that comes another day, which needs a checkpoint; without one,
+        what is there is read anew each time. If a query failed or reached a limit,
         the others run to their end, and then its `ResultError` is raised.
         """
-        self.start(ends=True)
-        loop = self._run_under_way().loop
-        try:
-            with progress_bar(loop.history, loop.config.sources.values()):
-                self.end() if end else self.process_all_available()
-        finally:
-            self.stop()
+        with self._somewhere():
+            self.start(ends=True)
+            loop = self._run_under_way().loop
+            try:
+                with progress_bar(loop.history, loop.config.sources.values()):
+                    self.end() if end else self.process_all_available()
+            finally:
+                self.stop()
         for name in self._registered.requests:
             if (failure := self.failure_of(name)) is not None:
                 raise failure
+
+    @contextmanager
+    def _somewhere(self) -> Iterator[None]:
+        """Keep state in a folder that goes when the run is over, if the session was given none to keep it in."""
+        if self._settings.checkpoint is not None:
+            yield
+            return
+        settings = self._settings
+        with TemporaryDirectory(prefix="weft-", ignore_cleanup_errors=True) as folder:
+            self._settings = replace(settings, checkpoint=folder)
+            try:
+                yield
+            finally:
+                self._settings = settings
 
     @checked(QueryError)
     def stop_query(self, name: str) -> None:
