@@ -33,7 +33,7 @@ def test_a_wheel_has_the_package_and_its_examples_alone(wheel: Path) -> None:
     folder = ROOT / "examples"
     examples = {f"weft/service/examples/{file.relative_to(folder).as_posix()}" for file in _shipped(folder)}
     assert names == sources | examples
-    assert not [name for name in names if re.search(r"(^|/)(test_|tests/|benchmarks/|conftest)", name)]
+    assert not [name for name in sources if re.search(r"(^|/)(test_|tests/|benchmarks/|conftest)", name)]
 
 
 def _shipped(folder: Path) -> Iterator[Path]:

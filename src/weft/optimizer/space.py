@@ -24,7 +24,9 @@ from weft.plan.schedule import NO_KEY, ProbePlace, Spread
 from weft.stats.estimate import Estimator, bits
 from weft.stats.statistics import Statistics
 
-__all__ = ["Options", "Space", "Tree", "check_inputs"]
+__all__ = ["PROBE_ORDERS", "Options", "Space", "Tree", "check_inputs"]
+
+PROBE_ORDERS = ("auto", "greedy", "exhaustive")
 
 # A tree: each operator is the tuple of its stores' masks; inner operators come first, the root last.
 Tree = tuple[tuple[int, ...], ...]
@@ -50,7 +52,7 @@ class Options:
         check_fields(self, ConfigError)
         if self.partitions < 1:
             raise ConfigError(f"partitions is {self.partitions}", hint="use 1 or more")
-        if self.probe_orders not in ("auto", "greedy", "exhaustive"):
+        if self.probe_orders not in PROBE_ORDERS:
             raise ConfigError(f"probe_orders is {self.probe_orders!r}", hint="use auto, greedy or exhaustive")
         if self.tasks is not None and self.tasks < 1:
             raise ConfigError(f"tasks is {self.tasks}", hint="use 1 or more")

@@ -1,16 +1,19 @@
 """The command line.
 
 Guarantees: what a user did wrong is shown as a message with a remedy and exit code 2, never as a stack trace; then
-nothing else is shown. Plans go to the standard output, notes to the standard error.
+nothing else is shown. Plans go to the standard output, notes to the standard error. A command loads what it needs when
+it runs, so that `weft --help` answers at once.
 """
 
 from __future__ import annotations
 
+import json
 import sys
+import time
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -18,23 +21,23 @@ import weft
 from weft.errors import ConfigError, WeftError
 from weft.logical.times import parse_duration
 from weft.optimizer.single.strategies import STRATEGIES
-from weft.service.bench import benchmark_titles, load_benchmark
+from weft.optimizer.space import PROBE_ORDERS
 from weft.service.commands.checkpoint import checkpoint_app, named_checkpoint, watermark
-from weft.service.commands.explain import notes_on, plan_queries, plans_json, plans_text
 from weft.service.commands.queries import query_app
-from weft.service.commands.run import RunOptions, run_pipeline
-from weft.service.commands.serve import ServeOptions, serve_pipeline
-from weft.service.demo import run_demo, run_kafka_demo
-from weft.service.get_java import get_java
-from weft.service.pipeline import PROBE_ORDERS, load_pipeline
-from weft.service.terminal.state_view import StateFormat, show_state
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(help=(weft.__doc__ or "").split("\n")[0], no_args_is_help=True, add_completion=False)
+app = typer.Typer(help=(weft.__doc__ or "").split("\n")[0], no_args_is_help=True)
 app.add_typer(query_app, name="query")
 app.add_typer(checkpoint_app, name="checkpoint")
 app.command()(watermark)
+
+
+class StateFormat(str, Enum):
+    """How a checkpoint is shown."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 class Format(str, Enum):
@@ -58,6 +61,17 @@ NoFunctions = Annotated[
 ]
 
 
+AsJson = Annotated[bool, typer.Option("--json", help="For machines: the same as --format json.")]
+Shown = TypeVar("Shown", bound=Enum)
+
+
+def _format(asked: Shown, machine: Shown, as_json: bool) -> Shown:
+    """The format that options ask for, of which --json may not contradict --format."""
+    if as_json and asked.value not in ("text", machine.value):
+        raise ConfigError(f"--json is not --format {asked.value}", hint="leave out one of them")
+    return machine if as_json else asked
+
+
 @app.command()
 def explain(
     file: Annotated[Path, typer.Argument(help="A pipeline file: streams, statistics and queries in YAML.")],
@@ -66,12 +80,17 @@ def explain(
     probe_orders: Annotated[ProbeOrders | None, typer.Option(help="How to choose probe orders.")] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Show all strategies side by side.")] = False,
     format: Annotated[Format, typer.Option(help="How to show the plan.")] = Format.TEXT,  # noqa: A002
+    as_json: AsJson = False,
     no_functions: NoFunctions = False,
 ) -> None:
     """Show the plan of every query of a pipeline, with expected rates and costs.
 
     The Python modules that the file names under "functions" are imported, which runs their code.
     """
+    from weft.service.commands.explain import notes_on, plan_queries, plans_json, plans_text
+    from weft.service.pipeline import load_pipeline
+
+    format = _format(format, Format.JSON, as_json)  # noqa: A001
     if compare and format is not Format.TEXT:
         raise ConfigError(f"--compare is a text, not {format.value}", hint="leave out --compare or --format")
     pipeline = load_pipeline(file, functions=not no_functions)
@@ -134,6 +153,9 @@ def run(
 
     The Python modules that the file names under "functions" are imported, which runs their code.
     """
+    from weft.service.commands.run import RunOptions, run_pipeline
+    from weft.service.pipeline import load_pipeline
+
     if once and available_now:
         raise ConfigError(
             "--once is the end of the input, and --available-now is not", hint="leave out one of them"
@@ -171,6 +193,9 @@ def serve(
 
     The Python modules that the file names under "functions" are imported, which runs their code.
     """
+    from weft.service.commands.serve import ServeOptions, serve_pipeline
+    from weft.service.pipeline import load_pipeline
+
     state = named_checkpoint(checkpoint)
     pipeline = load_pipeline(file, functions=not no_functions, idle=True, checkpoint=state, master=master)
     serve_pipeline(pipeline, ServeOptions(host, port, tuple(token_file or ()), certificate, key))
@@ -199,6 +224,8 @@ def demo(
 
     Without a terminal to stop it from, it runs without a page, for 20 seconds if no time is given.
     """
+    from weft.service.demo import run_demo, run_kafka_demo
+
     if not kafka:
         if servers is not None:
             raise ConfigError("--servers is about Kafka", hint="add --kafka")
@@ -220,8 +247,14 @@ def bench(
     show_help: Annotated[
         bool, typer.Option("--help", help="Show this and the benchmarks; behind a name, its own help.")
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="List the benchmarks for machines.")] = False,
 ) -> None:
-    """Run a benchmark; what follows its name goes to it."""
+    """Run a benchmark; what follows its name goes to it. A checkout has them, an installed Weft does not."""
+    from weft.service.bench import benchmark_titles, load_benchmark
+
+    if as_json:
+        typer.echo(json.dumps(benchmark_titles(), ensure_ascii=False))
+        return
     if show_help:
         typer.echo(context.get_help())
     if show_help or name is None:
@@ -236,14 +269,70 @@ def state(
         str, typer.Argument(help="A checkpoint: a directory, or a URI such as s3://bucket/ck.")
     ],
     format: Annotated[StateFormat, typer.Option(help="How to show it.")] = StateFormat.TEXT,  # noqa: A002
+    as_json: AsJson = False,
 ) -> None:
     """Show what a checkpoint holds, also while a session runs: queries, watermarks, stores, files."""
-    show_state(directory, format)
+    from weft.service.terminal.state_view import show_state
+
+    show_state(directory, _format(format, StateFormat.JSON, as_json) is StateFormat.JSON)
+
+
+@app.command()
+def init(
+    directory: Annotated[Path, typer.Argument(help="Where to: a directory that is new or empty.")],
+    example: Annotated[
+        str, typer.Option(help="What to write instead of a first project; `weft examples` lists them.")
+    ] = "first",
+) -> None:
+    """Write a first project: data of two streams, a pipeline file, the same in Python, and a test of it."""
+    from weft.service.commands.init import init_project
+
+    for file in init_project(directory, example):
+        typer.echo(f"wrote {file}")
+    if (readme := directory / "README.md").exists():
+        typer.echo(f"\ncd {directory}, and then, as {readme.name} says:\n")
+        shown = readme.read_text(encoding="utf-8").split("```sh\n")[1].split("```")[0]
+        typer.echo("".join(f"  {line}\n" for line in shown.splitlines()), nl=False)
+
+
+@app.command()
+def examples(
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """List the examples; `weft init DIR --example NAME` writes one into a directory."""
+    from weft.service.commands.init import example_titles
+
+    titles = example_titles()
+    lines = (f"{name:12} {title}" for name, title in titles.items())
+    typer.echo(json.dumps(titles, ensure_ascii=False) if as_json else "\n".join(lines))
+
+
+@app.command()
+def warm(
+    file: Annotated[
+        Path | None, typer.Argument(help="A pipeline file; only what its queries need is compiled.")
+    ] = None,
+    no_functions: NoFunctions = False,
+) -> None:
+    """Compile the kernels, once on a machine, so that no later run waits for it."""
+    from rich.console import Console
+
+    from weft.service.pipeline import load_pipeline
+    from weft.service.startup import prepare_kernels
+
+    began, queries = time.monotonic(), None
+    if file is not None:
+        pipeline = load_pipeline(file, functions=not no_functions)
+        queries = [pipeline.parse(name) for name in pipeline.queries]
+    prepare_kernels(Console(stderr=True), queries)
+    typer.echo(f"the kernels are ready, after {time.monotonic() - began:.1f} s")
 
 
 @app.command()
 def java() -> None:
     """Find the Java that Spark will run on, or get one: by apt-get if root, else into the virtual environment."""
+    from weft.service.get_java import get_java
+
     home = get_java(typer.echo)
     typer.echo(f"Java {home.version or '(of a version that is not known)'}: {home.home}")
 

@@ -2,7 +2,8 @@
 
 Guarantees: it is a pipeline file like any other, served as `weft serve` serves one, with its page, or run as `weft run`
 runs one, in the terminal; in a directory of its own, which is removed afterwards unless it is to be kept. Where there
-is nobody to stop it (no terminal), it runs without a page and ends by itself.
+is nobody to stop it (no terminal), it runs without a page and ends by itself. Where there is no Java, it runs without
+Spark, and says so.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from threading import Thread
 
 from weft.errors import ConfigError
+from weft.runtime.spark.java import find_java
 from weft.service.commands.run import RunOptions, run_pipeline
 from weft.service.commands.serve import ServeOptions, serve_pipeline
 from weft.service.demo_kafka import brokers, fed, through_topics
@@ -44,7 +46,7 @@ def run_demo(
     """Run the demo for so many seconds, or until asked to stop; with its page, unless in the ``terminal``."""
     attended = sys.stdout.isatty()
     with _directory(keep) as root:
-        pipeline = load_pipeline(root / PIPELINE.name, master=master)
+        pipeline = load_pipeline(root / PIPELINE.name, master=master, execution=_execution())
         if not terminal and attended and _can_serve():
             shown = (
                 pipeline if keep is not None else replace(pipeline, sinks={})
@@ -53,6 +55,19 @@ def run_demo(
             return
         limit = UNATTENDED if seconds is None and not attended else seconds
         run_pipeline(pipeline, RunOptions("weft demo", seconds=limit, kept=keep is not None))
+
+
+def _execution() -> str | None:
+    """How batches run: as the file says, or in this process where there is no Java for Spark, which is then said."""
+    try:
+        find_java()
+    except ConfigError as error:
+        print(
+            f"note: {error.message}. `weft java` gets one; meanwhile the demo runs in this process, without Spark",
+            file=sys.stderr,
+        )
+        return "local"
+    return None
 
 
 def _can_serve() -> bool:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+import weft
 from weft.bucket.bucket import build
 from weft.bucket.index import by_hash
 from weft.kernels.probe import equal, ranges
 from weft.kernels.probe.equality import in_order, probe
 from weft.kernels.probe.ranges import Window
 from weft.kernels.query_sets import cells, predicate_index, query_set
-from weft.kernels.warm_up import warm_up
+from weft.kernels.warm_up import Needs, needs_of, warm_up
 from weft.logical.expr.conversion import literal
 from weft.logical.expr.expression import Column
 from weft.logical.expr.functions import call
@@ -55,3 +60,38 @@ def test_nothing_is_left_to_compile() -> None:
     assert len(matches) == 50
     share(np.arange(50))
     assert compiled_variants() == before
+
+
+def test_only_what_queries_need_is_compiled() -> None:
+    """Joins by equality of one kind of key wait neither for texts nor for joins by order."""
+    session = weft.Session()
+    for name in ("a", "b"):
+        session.stream(name, "k long, i int, t string, x double, ts timestamp", event_time="ts")
+
+    def needs(*conditions: str) -> Needs:
+        sql = "SELECT a.k FROM a [RANGE 1 MINUTE] AS a, b [RANGE 1 MINUTE] AS b WHERE "
+        return needs_of([session.parse(sql + condition) for condition in conditions])
+
+    assert needs("a.k = b.k") == Needs(("k",), order=False, sets=False)
+    assert needs("a.t = b.t AND a.x > 1") == Needs(("k", "s"), order=False, sets=True)
+    assert needs("a.i = b.i AND a.x < b.x", "a.k = b.k") == Needs(("k", "u"), order=True, sets=True)
+    steps: list[tuple[int, int]] = []
+    warm_up(lambda *done: steps.append(done), Needs(("k",), order=False, sets=False))
+    assert steps[-1][0] == steps[-1][1]
+    assert steps == sorted(steps)
+
+
+def test_a_cold_cache_is_filled_by_two_processes(tmp_path: Path) -> None:
+    """What the other process compiled is loaded from the cache, and compiled no second time."""
+    code = (
+        "from weft.kernels import warm_up as w; from weft.kernels.ages import _count; "
+        "from weft.kernels.route.sample import _least; "
+        "w.os.cpu_count = lambda: 2; w.warm_up(None, w.Needs(('k',), False, False)); "
+        "print(sum(_least.stats.cache_misses.values()), sum(_least.stats.cache_hits.values()) > 0)"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        )
+        assert done.stdout == "0 True\n"

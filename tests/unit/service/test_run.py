@@ -18,12 +18,11 @@ from rich.console import Console
 
 from tests.unit.service.samples import GOOD, OUTER, RUNNABLE
 from weft.errors import ConfigError, PipelineError, SourceError, WeftError
-from weft.kernels.warm_up import STEPS
 from weft.service import startup
 from weft.service.commands.run import RunOptions, run_pipeline
 from weft.service.demo import PIPELINE, run_demo
 from weft.service.pipeline import load_pipeline
-from weft.service.startup import prepare
+from weft.service.startup import prepare, prepare_kernels
 from weft.service.terminal.watch import log_batches, stop_signals, watch
 from weft.session.session import Session
 
@@ -235,13 +234,54 @@ def test_a_kept_demo_is_a_pipeline_to_play_with(tmp_path: Path, monkeypatch: pyt
         run_demo(5.0, None, tmp_path / "file")
 
 
+def test_without_java_the_demo_runs_in_this_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And says so, and how to get Java."""
+
+    def missing() -> None:
+        raise ConfigError("Spark needs Java 17 or newer, and there is none here")
+
+    ran: list[str] = []
+    monkeypatch.setattr("weft.service.demo.find_java", missing)
+    monkeypatch.setattr(
+        "weft.service.demo.run_pipeline", lambda pipeline, _: ran.append(pipeline.session.execution)
+    )
+    run_demo(5.0, None, None)
+    assert ran == ["local"]
+    said = capsys.readouterr().err
+    assert "weft java" in said
+    assert "without Spark" in said
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_compiling_that_takes_long_shows_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    """And what is in the cache is loaded in silence."""
+    told, out = Event(), io.StringIO()
+
+    def slow(report: Callable[[int, int], None], _: object) -> None:
+        while "kernels" not in out.getvalue():
+            report(1, 2)
+            assert not told.wait(0.01)
+
+    monkeypatch.setattr(startup, "_LONG", 0.01)
+    monkeypatch.setattr(startup, "warm_up", slow)
+    prepare_kernels(Console(file=out, force_terminal=terminal, width=100), None)
+    monkeypatch.setattr(startup, "_LONG", 60.0)
+    monkeypatch.setattr(startup, "warm_up", lambda *_: None)
+    prepare_kernels(Console(file=(quiet := io.StringIO())), None)
+    assert quiet.getvalue() == ""
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_starting_shows_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, terminal: bool
 ) -> None:
     """And what processes say on their standard error goes to the log."""
     monkeypatch.setattr(startup, "find_java", lambda: None)
-    monkeypatch.setattr(startup, "warm_up", lambda report: report(STEPS))
+    monkeypatch.setattr(startup, "warm_up", lambda report, _: report(9, 9))
     said = [sys.executable, "-c", "import os; os.write(2, b'noise')"]
     monkeypatch.setattr("weft.runtime.spark.session.create_spark", lambda _: subprocess.run(said, check=True))
     out = io.StringIO()
@@ -253,7 +293,7 @@ def test_starting_shows_how_far_it_is(
 def test_an_error_while_compiling_is_not_lost(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Though it happens in another thread."""
 
-    def fail(_: object) -> None:
+    def fail(*_: object) -> None:
         raise ConfigError("no cache")
 
     monkeypatch.setattr(startup, "find_java", lambda: None)

@@ -10,17 +10,16 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from weft.errors import ConfigError
 from weft.plan.show.figures import number
-from weft.service.client import Client, Results
-from weft.service.hub.values import QueryInfo
+
+if TYPE_CHECKING:
+    from weft.service.client import Client, Results
+    from weft.service.hub.values import QueryInfo
 
 __all__ = ["query_app"]
 
@@ -36,16 +35,26 @@ LOCAL = "http://127.0.0.1:8080"
 Name = Annotated[str, typer.Argument(help="The name of a query.")]
 
 
+def _client(url: str) -> Client:
+    from weft.service.client import Client  # `weft --help` need not load it
+
+    return Client(url)
+
+
 @query_app.command("list")
 def list_queries(
     url: Url = LOCAL,
     json_output: Annotated[bool, typer.Option("--json", help="Print the answer as it is.")] = False,
 ) -> None:
     """Show all queries and how they get on."""
-    client = Client(url)
+    client = _client(url)
     if json_output:
         typer.echo(json.dumps([asdict(one) for one in client.queries()], default=str, ensure_ascii=False))
         return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for head in ("query", "status", "results", "a second", "state", "sink"):
         table.add_column(head, justify="right" if head in ("results", "a second", "state") else "left")
@@ -76,7 +85,7 @@ def add(
     ] = False,
 ) -> None:
     """Run a query from the next batch on."""
-    client, text = Client(url), _text(sql)
+    client, text = _client(url), _text(sql)
     if plan:
         typer.echo(client.plan(text).explain)
         return
@@ -108,7 +117,7 @@ def _sink(given: str) -> object:
 @query_app.command()
 def stop(name: Name, url: Url = LOCAL) -> None:
     """Run a query no longer; the others go on."""
-    found = Client(url).stop(name)
+    found = _client(url).stop(name)
     typer.echo(
         f"query {found.name}: {found.status if found.status == 'stopped' else 'stops with the next batch'}"
     )
@@ -123,7 +132,7 @@ def results(
     follow: Annotated[bool, typer.Option("--follow", help="Go on with results as they come.")] = False,
 ) -> None:
     """Print the results of a query that the service keeps, one JSON object a line."""
-    client, origin, left = Client(url), None, limit
+    client, origin, left = _client(url), None, limit
     while left > 0 and after >= 0:
         page = client.results(name, after, min(left, 1000), origin=origin)
         _show(page)
@@ -150,4 +159,4 @@ def explain(
     url: Url = LOCAL,
 ) -> None:
     """Show the plan of a query, or of all."""
-    typer.echo(Client(url).explain(name))
+    typer.echo(_client(url).explain(name))

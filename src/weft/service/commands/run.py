@@ -31,7 +31,7 @@ from weft.runtime.log.totals import Totals
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.service.figures import batches_after, figures
 from weft.service.pipeline import Pipeline
-from weft.service.startup import in_background, prepare, spark_log
+from weft.service.startup import in_background, prepare, prepare_kernels, spark_log
 from weft.service.terminal.view import line, screen, summary
 from weft.service.terminal.watch import log_batches, stop_signals, watch
 from weft.session.planned_query import PlannedQuery
@@ -78,8 +78,11 @@ def run_pipeline(pipeline: Pipeline, options: RunOptions) -> None:
     log = spark_log(str(pipeline.checkpoint))
     with log_batches(options.log, options.json):
         try:
-            if pipeline.session.execution != "local":  # which needs neither Spark nor Java
-                prepare(pipeline.master, console, log)
+            queries = [query.query for query in planned]
+            if pipeline.session.execution == "local":  # which needs neither Spark nor Java
+                prepare_kernels(console, queries)
+            else:
+                prepare(pipeline.master, console, log, queries)
             _run(pipeline, planned, sinks, options, console)
         except WeftError:
             raise

@@ -184,7 +184,10 @@ class _Process:
             raise WeftError("the service was asked to stop before its session had begun")
         self.planned.set()
         if self.pipeline.session.execution != "local":
-            prepare(self.pipeline.master, self.console, spark_log(str(self.pipeline.checkpoint)))
+            demo = self.controls is not None  # whose queries are few; to others any may be added
+            queries = [self.pipeline.parse(name) for name in self.pipeline.queries] if demo else None
+            log = spark_log(str(self.pipeline.checkpoint))
+            prepare(self.pipeline.master, self.console, log, queries)
 
     def _stop(self, server: Any, answering: threading.Thread, starting: threading.Thread) -> None:
         """End live results, then the session after the batch under way, then the interface."""

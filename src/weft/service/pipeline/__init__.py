@@ -1,5 +1,5 @@
 """Pipeline files: what may stand in one, read into a session with its streams, queries and sinks."""
 
-from weft.service.pipeline.pipeline import PROBE_ORDERS, Pipeline, load_pipeline, read_pipeline
+from weft.service.pipeline.pipeline import Pipeline, load_pipeline, read_pipeline
 
-__all__ = ["PROBE_ORDERS", "Pipeline", "load_pipeline", "read_pipeline"]
+__all__ = ["Pipeline", "load_pipeline", "read_pipeline"]

@@ -74,7 +74,7 @@ from weft.logical.query.query import Query
 from weft.logical.schema import Schema
 from weft.optimizer.cost import Weights
 from weft.optimizer.single.strategies import STRATEGIES
-from weft.optimizer.space import Options
+from weft.optimizer.space import PROBE_ORDERS, Options
 from weft.ports.sink import Sink
 from weft.service.pipeline.document import Node, read_document, resolve_path
 from weft.service.pipeline.serving import Allowed, ServeSettings, read_allowed, read_serving
@@ -87,7 +87,6 @@ from weft.session.session import Session
 from weft.stats.statistics import Statistics, StreamStatistics
 
 __all__ = [
-    "PROBE_ORDERS",
     "Pipeline",
     "QueryEntry",
     "add_function",
@@ -97,9 +96,6 @@ __all__ = [
     "read_query",
     "refuse_functions",
 ]
-
-
-PROBE_ORDERS = ("auto", "greedy", "exhaustive")
 
 
 @dataclass(frozen=True, slots=True)

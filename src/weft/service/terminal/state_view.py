@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = [
     "STORE_HEADS",
     "STREAM_HEADS",
-    "StateFormat",
     "query_line",
     "show_state",
     "state_json",
@@ -48,19 +46,12 @@ STORE_HEADS = ("store", "layout", "rows", "bytes", "runs", "partitions", "oldest
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-class StateFormat(str, Enum):
-    """How a checkpoint is shown."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-def show_state(directory: Path | str, shown: StateFormat) -> None:
+def show_state(directory: Path | str, as_json: bool = False) -> None:
     """Show what a checkpoint directory holds on the standard output."""
     from weft.runtime.observe.inspect import inspect  # other commands need not load it
 
     state = inspect(directory)
-    if shown is StateFormat.JSON:
+    if as_json:
         print(state_json(state))
     else:
         state_tables(state, Console(highlight=False, width=_WIDTH))
