@@ -22,9 +22,10 @@ from rich.console import Console
 from rich.table import Table
 
 from weft.logical.query.canonical import canonical
-from weft.optimizer.joint import ilp, incremental
-from weft.optimizer.joint.single_query_plan import best_alone
-from weft.optimizer.joint.workspace import PROBES_ONLY, Workspace
+from weft.optimizer.joint import incremental
+from weft.optimizer.joint.exact import solve as ilp
+from weft.optimizer.joint.space.single_query_plan import best_alone
+from weft.optimizer.joint.space.workspace import PROBES_ONLY, Workspace
 from weft.optimizer.space import Options
 from weft.plan.workload import WorkloadPlan
 

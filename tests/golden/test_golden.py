@@ -14,8 +14,7 @@ from tests.golden.test_adapting import FOLDER, NAMES
 from tests.random_cases import SHAPES
 from weft.errors import PlanError
 from weft.logical.schema import Schema, Stream
-from weft.optimizer.single.exhaustive import EXHAUSTIVE_INPUTS
-from weft.optimizer.single.strategies import STRATEGIES
+from weft.optimizer.single.strategies import EXHAUSTIVE_INPUTS, STRATEGIES
 from weft.optimizer.space import Options
 from weft.service.pipeline import load_pipeline
 from weft.session.session import Session

@@ -14,8 +14,8 @@ import pytest
 
 import weft
 from tests.spark.sessions import running
+from weft.optimizer.adaptation import HeavyValueWatch
 from weft.optimizer.cost import Weights
-from weft.optimizer.replanning import HeavyValueWatch
 from weft.testing import reference_join
 
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)

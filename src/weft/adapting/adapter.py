@@ -30,13 +30,13 @@ from weft.optimizer.adaptation import (
     AT_ONCE,
     SIDE_BY_SIDE,
     Adaptation,
+    HeavyValueWatch,
     Hysteresis,
     Prospect,
     Verdict,
     is_alike,
     judge,
 )
-from weft.optimizer.replanning import HeavyValueWatch
 from weft.optimizer.space import Options
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.loop.adapter import Adopted, Situation, StaticPlan

@@ -29,7 +29,7 @@ from weft.optimizer.groups.assignment import assigned_groups, revised_groups, se
 from weft.optimizer.groups.overlap import Estimated, Measured, Overlap
 from weft.optimizer.joint.incremental import changed_too_much
 from weft.optimizer.joint.methods import JointResult, optimise_all, optimise_alone, options_of_group
-from weft.optimizer.joint.workspace import Workspace
+from weft.optimizer.joint.space.workspace import Workspace
 from weft.optimizer.ranking import rank_predicates
 from weft.optimizer.skew import BOUNDS
 from weft.optimizer.space import Options

@@ -1,10 +1,14 @@
-"""When a running plan gives way to a better one, and how (CLASH 7.2.2, design D12).
+"""When running queries are planned again, and when their plan gives way to a better one (CLASH 7.2.2, design D12).
 
 Guarantees: pure, without a clock. A plan is given up only for one whose gain is above a threshold and pays for the
 change before the windows have passed. Orders of probes over the same stores change at once; stores are laid out anew
 before a batch if that holds it up for no longer than the user allows, and are filled side by side otherwise. A workload
 whose best plan flips between two does not make the plan flip: each return to a plan that was left makes the next
 change wait for twice as many epochs.
+
+Since laying out stores anew reads all that is stored, heavy values are a reason to plan again only if a value has
+clearly become heavy or has clearly ceased to be, only once for the same values, and not within a few batches after the
+last time.
 """
 
 from __future__ import annotations
@@ -15,19 +19,23 @@ from types import UnionType
 
 from weft.errors import ConfigError
 from weft.logical.arguments import check_fields
+from weft.plan.physical.graph import PhysicalGraph
 from weft.plan.workload import WorkloadPlan
+from weft.stats.skew import HeavyShares, HeavyValue, key_column
 
 __all__ = [
     "AT_ONCE",
     "EAGER",
     "SIDE_BY_SIDE",
     "Adaptation",
+    "HeavyValueWatch",
     "Hysteresis",
     "Prospect",
     "Verdict",
     "is_alike",
     "judge",
 ]
+
 
 # The ways in which a plan changes: over the same stores; by a job before a batch that lays stores out anew; or by
 # filling new stores while the old ones answer.
@@ -189,3 +197,47 @@ def is_alike(one: WorkloadPlan, other: WorkloadPlan) -> bool:
     """Whether plans answer the same queries in the same way, whatever was known when they were made."""
     answers = [{answer.name: answer for answer in plan.answers} for plan in (one, other)]
     return answers[0] == answers[1] and set(one.upkeep) == set(other.upkeep)
+
+
+# As (stream, column, value): heavy values that no store scatters, and scattered values that are no longer heavy.
+_Surprises = frozenset[tuple[str, str, HeavyValue]]
+
+
+@dataclass
+class HeavyValueWatch:
+    """Compares the heavy values that batches report with those that the running stores scatter.
+
+    A value is clearly heavy if its share of a stream is ``enter`` times what a partition has on average, and clearly
+    not heavy below ``leave`` times that, which is far less than the optimiser scatters; in between, the plan stays.
+    """
+
+    enter: float = 0.75
+    leave: float = 0.05
+    pause: int = 8  # the least number of batches between two plans
+    last: int = 0
+    considered: _Surprises = field(default_factory=frozenset)
+
+    def should_replan(self, graph: PhysicalGraph, heavy: HeavyShares, number: int) -> bool:
+        """Whether to plan again before the batch of that number; if so, the same values give no reason again."""
+        if number < self.last + self.pause:
+            return False
+        found = self.surprises(graph, heavy)
+        if not found or found <= self.considered:
+            return False
+        self.last, self.considered = number, found
+        return True
+
+    def surprises(self, graph: PhysicalGraph, heavy: HeavyShares) -> _Surprises:
+        """The heavy values that the stores of a graph do not scatter, and scattered ones that are no longer heavy."""
+        found = set()
+        for store in graph.stores:
+            by, partitions = key_column(store.layout.by), store.layout.partitions
+            if by is None or partitions < 2:
+                continue
+            stream = graph.input(by.alias).stream.name
+            shares = dict(heavy.get(stream, {}).get(by.name, ()))
+            known = {literal.value for literal in store.layout.heavy if isinstance(literal.value, int | str)}
+            new = {v for v, share in shares.items() if share * partitions > self.enter and v not in known}
+            gone = {v for v in known if shares.get(v, 0.0) * partitions < self.leave}
+            found |= {(stream, by.name, value) for value in (new | gone if shares else new)}
+        return frozenset(found)

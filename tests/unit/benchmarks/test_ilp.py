@@ -9,7 +9,7 @@ from benchmarks._natural import natural_queries
 from benchmarks.ilp import Measured, Row, measure, verdicts
 
 from weft.logical.expr.expression import aliases
-from weft.optimizer.joint.ilp import Solution
+from weft.optimizer.joint.exact.solve import Solution
 from weft.plan.workload import WorkloadPlan
 
 

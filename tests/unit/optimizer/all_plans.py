@@ -9,7 +9,7 @@ from itertools import combinations, product
 from random import Random
 
 from tests.unit.optimizer.queries import join
-from weft.optimizer.joint.workspace import WalkStep, Workspace
+from weft.optimizer.joint.space.workspace import WalkStep, Workspace
 from weft.stats.statistics import Statistics, StreamStatistics
 
 SECOND = timedelta(seconds=1)

@@ -16,7 +16,7 @@ from weft.logical.query.query import Query
 from weft.optimizer.groups.assignment import assigned_groups, revised_groups, separate_groups
 from weft.optimizer.groups.grouping import SharingCosts
 from weft.optimizer.groups.overlap import Estimated, Measured
-from weft.optimizer.joint.storage import least_storage
+from weft.optimizer.joint.space.storage import least_storage
 from weft.stats.statistics import Statistics, StreamStatistics
 
 # Joins that give many results, so that to share them with queries that want others costs much.

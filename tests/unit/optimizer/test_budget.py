@@ -17,7 +17,7 @@ from tests.unit.optimizer.workspaces import workspace
 from weft.errors import PlanError
 from weft.logical.query.canonical import canonical
 from weft.optimizer.cost import Weights
-from weft.optimizer.joint.ilp import solve
+from weft.optimizer.joint.exact.solve import solve
 from weft.optimizer.joint.incremental import add_query, plan_all
 from weft.optimizer.joint.methods import (
     METHODS,
@@ -26,9 +26,9 @@ from weft.optimizer.joint.methods import (
     optimise_alone,
     options_of_group,
 )
-from weft.optimizer.joint.shared_cost import NoWayError
-from weft.optimizer.joint.storage import least_by_input, least_storage, storage_by_store, thrifty_stores
-from weft.optimizer.joint.workspace import Workspace
+from weft.optimizer.joint.space.shared_cost import NoWayError
+from weft.optimizer.joint.space.storage import least_by_input, least_storage, storage_by_store, thrifty_stores
+from weft.optimizer.joint.space.workspace import Workspace
 from weft.optimizer.space import Options
 from weft.plan.workload import WorkloadPlan
 from weft.stats.statistics import Statistics

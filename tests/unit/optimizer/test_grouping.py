@@ -20,7 +20,7 @@ from tests.unit.optimizer.ajoin import (
     union_by_formula,
 )
 from weft.errors import StatisticsError
-from weft.optimizer.groups.grouping import Groups, SharingCosts, SubJoin, groups, join_cost, sub_joins
+from weft.optimizer.groups.grouping import Groups, SharingCosts, TwoWayJoin, groups, join_cost, sub_joins
 from weft.optimizer.groups.overlap import Estimated, Measured
 from weft.stats.statistics import Statistics
 
@@ -107,7 +107,7 @@ class TestEstimatedOverlap:
 
 
 def place(
-    before: Groups, name: str, queries: Any, overlap: Any, known: Statistics, join: SubJoin | None = None
+    before: Groups, name: str, queries: Any, overlap: Any, known: Statistics, join: TwoWayJoin | None = None
 ) -> Groups:
     """The groups with one query more, where it gains most, or in one of its own."""
     best, position = SharingCosts(queries, overlap, known, join).best_group(before, name)
@@ -116,7 +116,7 @@ def place(
     return tuple((*group, name) if i == position else group for i, group in enumerate(before))
 
 
-def join_of(left: str, right: str) -> SubJoin:
+def join_of(left: str, right: str) -> TwoWayJoin:
     every = {join for query in QUERIES.values() for join in sub_joins(query)}
     return next(join for join in every if {join.left, join.right} == {left, right})
 

@@ -13,14 +13,13 @@ from tests.unit.optimizer.workspaces import workspace
 from weft.logical.query.canonical import canonical
 from weft.logical.query.query import Query
 from weft.optimizer.cost import Weights
-from weft.optimizer.joint import ilp_model as joint_program
-from weft.optimizer.joint.ilp import components, solve
-from weft.optimizer.joint.ilp_model import Model
-from weft.optimizer.joint.ilp_program import Node
-from weft.optimizer.joint.single_query_plan import best_alone
-from weft.optimizer.joint.solver import Result
-from weft.optimizer.joint.step_pruning import relevant_steps
-from weft.optimizer.joint.workspace import PROBES_ONLY, Workspace
+from weft.optimizer.joint.exact import component as joint_program
+from weft.optimizer.joint.exact.component import Model
+from weft.optimizer.joint.exact.program import FlowNode, Result
+from weft.optimizer.joint.exact.solve import components, solve
+from weft.optimizer.joint.space.single_query_plan import best_alone
+from weft.optimizer.joint.space.step_pruning import relevant_steps
+from weft.optimizer.joint.space.workspace import PROBES_ONLY, Workspace
 from weft.optimizer.space import Options
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan
 from weft.stats.statistics import Statistics, StreamStatistics
@@ -92,12 +91,12 @@ class TestFigure71:
         steps = relevant_steps(self.SPACE, ("q1", "q2"))
         model = Model(self.SPACE, ("q1", "q2"), steps)
         whole = [
-            Node(start, self.SPACE.whole(name))
+            FlowNode(start, self.SPACE.whole(name))
             for name, starts in (("q1", "RST"), ("q2", "STU"))
             for start in starts
         ]
         stored = [
-            Node(start, self.SPACE.find(name, names))
+            FlowNode(start, self.SPACE.find(name, names))
             for name, names in (("q1", "RS"), ("q1", "ST"), ("q2", "TU"))
             for start in names
         ]
@@ -107,8 +106,8 @@ class TestFigure71:
         shared = [node for node in model.flows if any(step in model.flows[node] for step in first)]
         assert len(first) == 1  # T to the S-store: one variable, for both queries and for ST
         assert set(shared) == {
-            *(Node("T", self.SPACE.whole(name)) for name in ("q1", "q2")),
-            Node("T", self.SPACE.find("q1", "ST")),
+            *(FlowNode("T", self.SPACE.whole(name)) for name in ("q1", "q2")),
+            FlowNode("T", self.SPACE.find("q1", "ST")),
         }
 
     def test_the_computation_of_st_serves_both_queries(self) -> None:

@@ -11,18 +11,18 @@ from tests.unit.optimizer.ajoin import QUERIES, SAMPLE, STATISTICS, WC, ask
 from tests.unit.optimizer.workloads import workload
 from weft.optimizer.groups.grouping import groups
 from weft.optimizer.joint.incremental import (
-    Choice,
+    ChosenSubJoin,
     _paid_by,
     add_query,
     changed_too_much,
     plan_all,
     shared_order,
 )
-from weft.optimizer.joint.workspace import Workspace
+from weft.optimizer.joint.space.workspace import Workspace
 from weft.plan.workload import WorkloadPlan
 
 
-def said(workspace: Workspace, choices: list[Choice]) -> list[tuple[int, str, tuple[str, ...]]]:
+def said(workspace: Workspace, choices: list[ChosenSubJoin]) -> list[tuple[int, str, tuple[str, ...]]]:
     """Choices as texts."""
     return [(c.iteration, "⋈".join(workspace.joins[c.join].aliases), c.queries) for c in choices]
 

@@ -12,11 +12,11 @@ from tests.unit.optimizer.queries import join
 from tests.unit.optimizer.workloads import workload
 from weft.errors import ConfigError
 from weft.logical.query.canonical import canonical
-from weft.optimizer.joint.hop_cost import HopPricer
-from weft.optimizer.joint.ilp import solve
+from weft.optimizer.joint.exact.solve import solve
 from weft.optimizer.joint.incremental import plan_all
 from weft.optimizer.joint.methods import METHODS, JointResult, optimise_all
-from weft.optimizer.joint.workspace import Workspace
+from weft.optimizer.joint.space.hop_cost import HopPricer
+from weft.optimizer.joint.space.workspace import Workspace
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
 from weft.plan.workload import answer_of, share

@@ -14,12 +14,12 @@ from weft.errors import ConfigError, PlanError
 from weft.logical.query.canonical import canonical
 from weft.logical.query.query import Query
 from weft.optimizer.deadline import NEVER, Deadline
+from weft.optimizer.joint.exact.solve import likeness
 from weft.optimizer.joint.incremental import plan_all
-from weft.optimizer.joint.isomorphism import likeness
 from weft.optimizer.joint.methods import METHODS, optimise_all, optimise_alone
-from weft.optimizer.joint.query_lattice import is_wide
-from weft.optimizer.joint.step_pruning import relevant_steps, usable_steps
-from weft.optimizer.joint.workspace import Workspace
+from weft.optimizer.joint.space.query_lattice import is_wide
+from weft.optimizer.joint.space.step_pruning import relevant_steps, usable_steps
+from weft.optimizer.joint.space.workspace import Workspace
 from weft.optimizer.single.strategies import STRATEGIES, costs_of, optimise
 from weft.optimizer.space import Options, Space
 from weft.plan.physical.lower import lower_workload

@@ -8,7 +8,7 @@ from typing import Any
 
 import weft
 from weft.logical.expr.expression import Column, Literal
-from weft.optimizer.replanning import HeavyValueWatch
+from weft.optimizer.adaptation import HeavyValueWatch
 from weft.plan.physical.graph import PhysicalGraph, StoreNode
 
 

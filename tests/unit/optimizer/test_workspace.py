@@ -11,8 +11,8 @@ from tests.shares import seeds
 from tests.unit.optimizer.queries import join, rates
 from tests.unit.optimizer.workspaces import workspace
 from weft.logical.query.canonical import canonical
-from weft.optimizer.joint.single_query_plan import best_alone
-from weft.optimizer.joint.workspace import Workspace
+from weft.optimizer.joint.space.single_query_plan import best_alone
+from weft.optimizer.joint.space.workspace import Workspace
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
 from weft.plan.workload import share

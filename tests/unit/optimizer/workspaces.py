@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.logical.query.canonical import canonical
 from weft.logical.query.query import Query
-from weft.optimizer.joint.workspace import PROBES_ONLY, Workspace
+from weft.optimizer.joint.space.workspace import PROBES_ONLY, Workspace
 from weft.optimizer.space import Options
 from weft.stats.statistics import Statistics
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from weft.logical.query.query import Query
 from weft.optimizer.groups.grouping import SharingCosts, groups
 from weft.optimizer.groups.overlap import Overlap
-from weft.optimizer.joint.storage import is_within, least_storage
+from weft.optimizer.joint.space.storage import is_within, least_storage
 from weft.stats.statistics import Statistics
 
 __all__ = ["LEAST_GAIN", "assigned_groups", "grouping_gain", "revised_groups", "separate_groups"]

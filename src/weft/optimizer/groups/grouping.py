@@ -19,7 +19,7 @@ from weft.optimizer.groups.overlap import Overlap
 from weft.stats.estimate import Estimator
 from weft.stats.statistics import DEFAULTS, Statistics
 
-__all__ = ["Groups", "SharingCosts", "SubJoin", "groups", "join_cost", "sub_joins"]
+__all__ = ["Groups", "SharingCosts", "TwoWayJoin", "groups", "join_cost", "sub_joins"]
 
 Groups = tuple[tuple[str, ...], ...]
 
@@ -42,7 +42,7 @@ def join_cost(
 
 
 @dataclass(frozen=True, slots=True)
-class SubJoin:
+class TwoWayJoin:
     """A join of two inputs, the same in every query that has it."""
 
     left: str
@@ -50,12 +50,12 @@ class SubJoin:
     on: tuple[Expr, ...]
 
 
-def sub_joins(query: Query) -> Iterator[SubJoin]:
+def sub_joins(query: Query) -> Iterator[TwoWayJoin]:
     """The two-way joins of a canonical query, without cross products."""
     for left, right in combinations(query.aliases, 2):
         on = joined_on(query, (left, right))
         if on:
-            yield SubJoin(left, right, on)
+            yield TwoWayJoin(left, right, on)
 
 
 def groups(
@@ -63,7 +63,7 @@ def groups(
     overlap: Overlap,
     statistics: Statistics,
     *,
-    join: SubJoin | None = None,
+    join: TwoWayJoin | None = None,
 ) -> Groups:
     """Group queries as in Figure 7a: start with the pairs that gain most by sharing, and add all queries that gain too.
 
@@ -118,11 +118,11 @@ class SharingCosts:
         queries: Mapping[str, Query],
         overlap: Overlap,
         statistics: Statistics,
-        only: SubJoin | None = None,
+        only: TwoWayJoin | None = None,
     ) -> None:
         """Estimate the sub-joins of all queries; with ``only``, no other sub-join is considered."""
         self._overlap = overlap
-        numbers: dict[SubJoin, int] = {}
+        numbers: dict[TwoWayJoin, int] = {}
         self._figures: dict[str, dict[int, _Figures]] = {}
         for name, query in queries.items():
             found = [join for join in sub_joins(query) if only in (None, join)]
@@ -195,7 +195,7 @@ class SharingCosts:
         return join_cost(arrivals, keys, figures.matches * left * right)
 
 
-def _figures(estimator: Estimator, join: SubJoin) -> _Figures:
+def _figures(estimator: Estimator, join: TwoWayJoin) -> _Figures:
     query, statistics = estimator.query, estimator.statistics
     left, right = query.aliases.index(join.left), query.aliases.index(join.right)
     keys = _keys(query, join.left, join, statistics), _keys(query, join.right, join, statistics)
@@ -203,7 +203,7 @@ def _figures(estimator: Estimator, join: SubJoin) -> _Figures:
     return _Figures((estimator.rates[left], estimator.rates[right]), keys, matches)
 
 
-def _keys(query: Query, alias: str, join: SubJoin, statistics: Statistics) -> float:
+def _keys(query: Query, alias: str, join: TwoWayJoin, statistics: Statistics) -> float:
     """DistKey of a side: the distinct values that it is joined by; in a theta join, every tuple counts as one."""
     equalities = [expr for expr in join.on if isinstance(expr, Call) and expr.function == "="]
     mine = {column for expr in equalities for column in columns(expr) if column.alias == alias}

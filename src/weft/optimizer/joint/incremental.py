@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.joint.local_search import close_until_within, improve
-from weft.optimizer.joint.shared_cost import NoWayError, PaidWalks, Path
-from weft.optimizer.joint.storage import storage_by_store
-from weft.optimizer.joint.workspace import WalkStep, Workspace
+from weft.optimizer.joint.space.shared_cost import NoWayError, PaidWalks, Path
+from weft.optimizer.joint.space.storage import storage_by_store
+from weft.optimizer.joint.space.workspace import WalkStep, Workspace
 from weft.plan.workload import SharedStore, Walk, WorkloadPlan
 
-__all__ = ["Choice", "add_query", "changed_too_much", "plan_all", "shared_order"]
+__all__ = ["ChosenSubJoin", "add_query", "changed_too_much", "plan_all", "shared_order"]
 
 
 # With more different queries than this, only one first plan is improved, and stored results are not exchanged.
@@ -33,7 +33,7 @@ MOST_JOINS = 300
 MOST_STORES = 40
 
 
-class Choice(NamedTuple):
+class ChosenSubJoin(NamedTuple):
     """A sub-join that dynamic programming chose for some queries, in which iteration, and its two costs."""
 
     iteration: int
@@ -55,14 +55,16 @@ def changed_too_much(since_fresh: int, total: int) -> bool:
 # -- Iterative dynamic programming with shared cost ------------------------------------------------------------------
 
 
-def shared_order(workspace: Workspace, groups: Iterable[tuple[str, ...]] | None = None) -> list[Choice]:
+def shared_order(
+    workspace: Workspace, groups: Iterable[tuple[str, ...]] | None = None
+) -> list[ChosenSubJoin]:
     """The order of Figure 7b: in each iteration every query gets the cheapest sub-join of those it can share.
 
     The shared cost of a sub-join is its cardinality divided by the number of queries of one group that can make it from
     the parts they have at this point. The sub-join replaces its parts in all these queries, and they share no other
     sub-join in this iteration.
     """
-    found: list[Choice] = []
+    found: list[ChosenSubJoin] = []
     for group in groups if groups is not None else [tuple(workspace.queries)]:
         blocks = {name: {frozenset((a,)) for a in workspace.queries[name].aliases} for name in group}
         iteration = 1
@@ -76,7 +78,7 @@ _Blocks = dict[str, set[frozenset[str]]]
 _Pair = frozenset[frozenset[str]]
 
 
-def _iteration(workspace: Workspace, blocks: _Blocks, iteration: int) -> Iterator[Choice]:
+def _iteration(workspace: Workspace, blocks: _Blocks, iteration: int) -> Iterator[ChosenSubJoin]:
     candidates: dict[tuple[int, _Pair], list[str]] = {}
     for name, parts in blocks.items():
         for pair, join in _pairs(workspace, name, parts):
@@ -94,7 +96,7 @@ def _iteration(workspace: Workspace, blocks: _Blocks, iteration: int) -> Iterato
         for name in names:
             blocks[name] = (blocks[name] - pair) | {frozenset[str]().union(*pair)}
         waiting -= set(names)
-        yield Choice(iteration, join, names, cost, workspace.rate(join))
+        yield ChosenSubJoin(iteration, join, names, cost, workspace.rate(join))
 
 
 def _pairs(workspace: Workspace, name: str, parts: Collection[frozenset[str]]) -> Iterator[tuple[_Pair, int]]:

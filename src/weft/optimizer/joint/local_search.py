@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from math import inf
 
-from weft.optimizer.joint.shared_cost import NoWayError, Owner, PaidWalks
-from weft.optimizer.joint.workspace import WalkStep
+from weft.optimizer.joint.space.shared_cost import NoWayError, Owner, PaidWalks
+from weft.optimizer.joint.space.workspace import WalkStep
 
 __all__ = ["close_until_within", "improve"]
 

@@ -6,8 +6,8 @@ near the best; `auto` is exact where that takes little time. Given a running pla
 planned, until more than half have: then all are planned afresh. A query that shares no input with others, or whose
 strategy, probe orders or own budget the user has set, is planned by the optimiser of single queries; the others are
 planned around it. The same holds for a *wide* query, which has too many sub-joins to look at
-(`optimizer/joint/query_lattice.py`). The only clocks are the solver's and that of a deadline: once it is over, every
-method takes the best plan it has.
+(`optimizer/joint/space/query_lattice.py`). The only clocks are the solver's and that of a deadline: once it is over,
+every method takes the best plan it has.
 
 A budget (`Options.budget`) binds what the stores of all queries hold together. A plan that is within it without being
 told so is taken as it is; otherwise all is planned again within the budget. New queries for which there is no room are
@@ -25,12 +25,12 @@ from functools import cached_property
 from weft.errors import ConfigError, PlanError, nearest
 from weft.logical.query.query import Query
 from weft.optimizer.deadline import NEVER, Deadline
-from weft.optimizer.joint.hop_cost import HopCost, HopPricer
 from weft.optimizer.joint.incremental import changed_too_much
-from weft.optimizer.joint.planning_task import Found, PlanningTask
-from weft.optimizer.joint.shared_cost import NoWayError
-from weft.optimizer.joint.storage import budget_error, is_within, least_storage, storage_by_store
-from weft.optimizer.joint.workspace import Workspace
+from weft.optimizer.joint.planning_task import Candidate, PlanningTask
+from weft.optimizer.joint.space.hop_cost import HopCost, HopPricer
+from weft.optimizer.joint.space.shared_cost import NoWayError
+from weft.optimizer.joint.space.storage import budget_error, is_within, least_storage, storage_by_store
+from weft.optimizer.joint.space.workspace import Workspace
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
 from weft.plan.workload import WorkloadPlan, share
@@ -40,8 +40,9 @@ __all__ = ["METHODS", "JointResult", "optimise_all", "optimise_alone", "options_
 
 METHODS = ("auto", "exact", "incremental", "separate")
 
-# The part of the time in which a plan is looked for that is within a budget without being told so.
-UNLIMITED = 0.5
+# Under a budget, a plan is first looked for as if there were none, for this part of the time: it is the cheapest there
+# is, and often stores little enough. Only if it does not, the rest of the time goes into plans within the budget.
+TIME_WITHOUT_BUDGET = 0.5
 
 
 @dataclass(frozen=True)
@@ -112,12 +113,12 @@ def optimise_all(
         return _result(task, *_planned(task, method, change))
     if change is None or change.came:
         _check_room(options.budget, queries, statistics)
-    task = PlanningTask(queries, statistics, options, own or {}, known, deadline.part(UNLIMITED))
-    found, count = _planned(task, method, change)
-    if not is_within(task.stored(found.plan), options.budget):
+    task = PlanningTask(queries, statistics, options, own or {}, known, deadline.part(TIME_WITHOUT_BUDGET))
+    candidate, count = _planned(task, method, change)
+    if not is_within(task.stored(candidate.plan), options.budget):
         task.limit(options.budget, deadline)
-        found, count = _planned_within(task, method, change)
-    return _result(task, found, count)
+        candidate, count = _planned_within(task, method, change)
+    return _result(task, candidate, count)
 
 
 def options_of_group(
@@ -165,32 +166,32 @@ class _Change:
         return method in ("auto", "incremental") and not changed_too_much(self.count, total)
 
 
-def _planned(task: PlanningTask, method: str, change: _Change | None) -> tuple[Found, int]:
+def _planned(task: PlanningTask, method: str, change: _Change | None) -> tuple[Candidate, int]:
     """A plan, and the changes since all queries were planned afresh."""
     if change is not None and change.is_small(method, len(task.queries)):
-        return Found("incremental", task.grown(change.kept, change.came)), change.count
+        return Candidate("incremental", task.grown(change.kept, change.came)), change.count
     return (task.best() if method == "auto" else task.fresh(method)), 0
 
 
-def _planned_within(task: PlanningTask, method: str, change: _Change | None) -> tuple[Found, int]:
+def _planned_within(task: PlanningTask, method: str, change: _Change | None) -> tuple[Candidate, int]:
     """As `_planned`, within the budget: if new queries do not fit beside the plan that runs, all are planned afresh."""
     if change is not None and change.is_small(method, len(task.queries)):
         if not change.came:
-            return Found("incremental", change.kept), change.count
+            return Candidate("incremental", change.kept), change.count
         try:
-            found = Found("incremental", task.grown(change.kept, change.came))
+            grown = Candidate("incremental", task.grown(change.kept, change.came))
         except NoWayError:
             pass
         else:
-            if is_within(task.stored(found.plan), task.budget):
-                return found, change.count
+            if is_within(task.stored(grown.plan), task.budget):
+                return grown, change.count
     try:
         fresh = task.best() if method == "auto" else task.fresh(method)
         _check_stored(task.budget, task.stored(fresh.plan))
     except PlanError:
         if change is None or change.came:
             raise
-        return Found("incremental", change.kept), change.count
+        return Candidate("incremental", change.kept), change.count
     return fresh, 0
 
 
@@ -210,11 +211,11 @@ def _check_stored(budget: float, stored: float) -> None:
         )
 
 
-def _result(task: PlanningTask, found: Found, changes: int) -> JointResult:
+def _result(task: PlanningTask, candidate: Candidate, changes: int) -> JointResult:
     """The result, with the plan in the order of the queries."""
-    answers = {answer.name: answer for answer in found.plan.answers}
-    plan = WorkloadPlan(tuple(answers[name] for name in task.queries), found.plan.upkeep)
-    return JointResult(plan, found.method, task.workspace, found.bound, changes)
+    answers = {answer.name: answer for answer in candidate.plan.answers}
+    plan = WorkloadPlan(tuple(answers[name] for name in task.queries), candidate.plan.upkeep)
+    return JointResult(plan, candidate.method, task.workspace, candidate.bound, changes)
 
 
 def optimise_alone(

@@ -1,9 +1,9 @@
 """One planning of many queries: plans that share, plans of single queries, and the best of these.
 
 Guarantees: what the user has decided about a query is kept. Joint optimisers do not count hops, but the optimiser of
-single queries does (`optimizer/joint/hop_cost.py`); so `best` takes, of a joint plan, of separate plans, of replicated
-inputs and of mixtures, the one that costs least with hops. After `limit`, all plans that are looked for store at most
-so many tuples together, and a plan that stores more is never taken for the best.
+single queries does (`optimizer/joint/space/hop_cost.py`); so `best` takes, of a joint plan, of separate plans, of
+replicated inputs and of mixtures, the one that costs least with hops. After `limit`, all plans that are looked for
+store at most so many tuples together, and a plan that stores more is never taken for the best.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
+from weft.logical.expr.expression import aliases
 from weft.logical.query.query import Query
 from weft.optimizer.deadline import Deadline
-from weft.optimizer.joint.hop_cost import HopPricer
-from weft.optimizer.joint.ilp import Solution, relevant_steps, solve
+from weft.optimizer.joint.exact.solve import Solution, relevant_steps, solve
 from weft.optimizer.joint.incremental import add_query, plan_all
-from weft.optimizer.joint.query_lattice import is_wide
-from weft.optimizer.joint.replicated_inputs import with_replicated_inputs
-from weft.optimizer.joint.step_pruning import every_step
-from weft.optimizer.joint.storage import SLACK, is_within, least_by_input, storage_by_store
-from weft.optimizer.joint.workspace import Workspace
+from weft.optimizer.joint.space.hop_cost import HopPricer
+from weft.optimizer.joint.space.query_lattice import is_wide
+from weft.optimizer.joint.space.step_pruning import every_step
+from weft.optimizer.joint.space.storage import SLACK, is_within, least_by_input, storage_by_store
+from weft.optimizer.joint.space.workspace import Workspace
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options, Space, check_inputs
-from weft.plan.join_plan import JoinPlan
-from weft.plan.workload import WorkloadPlan, share
+from weft.plan.join_plan import JoinPlan, Layout
+from weft.plan.workload import Answer, SharedStore, Walk, WorkloadPlan, share
 from weft.stats.statistics import Statistics
 
-__all__ = ["Found", "PlanningTask"]
+__all__ = ["Candidate", "PlanningTask"]
+
 
 # Workloads with more steps than this are planned exactly only if the user asks for it.
 MOST_STEPS = 20_000
@@ -46,7 +47,7 @@ SEPARATE, JOINT = 0.4, 0.8
 FEW = 30
 
 
-class Found(NamedTuple):
+class Candidate(NamedTuple):
     """A plan, the method that found it, and a bound that no plan's cost is below."""
 
     method: str
@@ -96,7 +97,7 @@ class PlanningTask:
         """How many tuples the stores of a plan hold, copies counted."""
         return math.fsum(storage_by_store(self.workspace, plan).values())
 
-    def best(self) -> Found:
+    def best(self) -> Candidate:
         """The cheapest, hops included, of a joint plan, of separate plans, and of mixtures of these."""
         if not self._shared():
             return self.fresh("auto")  # which may take all the time there is
@@ -108,13 +109,13 @@ class PlanningTask:
         self.deadline = whole
         if joint.method == "separate":
             return joint
-        separate = Found("separate", self._alone(self.queries), joint.bound)
+        separate = Candidate("separate", self._alone(self.queries), joint.bound)
         best, other = sorted((joint, separate), key=lambda found: self._total(found.plan))
-        copies = with_replicated_inputs(joint.plan, self.workspace.options.partitions)
+        copies = _with_replicated_inputs(joint.plan, self.workspace.options.partitions)
         if self._free and self._total(copies) < self._total(best.plan):
-            return Found("replicated", copies, joint.bound)
+            return Candidate("replicated", copies, joint.bound)
         mixed = self._mixed(best.plan, other.plan) if len(self.queries) <= FEW else best.plan
-        return best if mixed is best.plan else Found("mixed", mixed, joint.bound)
+        return best if mixed is best.plan else Candidate("mixed", mixed, joint.bound)
 
     @property
     def _free(self) -> bool:
@@ -140,26 +141,26 @@ class PlanningTask:
                 plan, best = changed, cost
         return plan
 
-    def fresh(self, method: str) -> Found:
+    def fresh(self, method: str) -> Candidate:
         """A plan of all queries that takes nothing from a running plan."""
         alone = self._unrelated()
         settled = [name for name in self.queries if name in alone or name in self._decided]
         if method == "separate" or len(settled) == len(self.queries):
-            return Found("separate", self._alone(self.queries))
+            return Candidate("separate", self._alone(self.queries))
         fixed = self._alone(settled)
         if len(settled) == len(alone):
             free = [name for name in self.queries if name not in alone]
             solution = self._solved(free, method, self._left_beside_wide(fixed))
             if solution is not None:
                 plan = fixed.with_answers(solution.plan.answers, solution.plan.upkeep)
-                return Found("exact", plan, solution.bound if not alone else None)
+                return Candidate("exact", plan, solution.bound if not alone else None)
         shared = plan_all(
             self.workspace,
             around=fixed.without(self._wide),
             deadline=self.deadline,
             budget=self._left_beside_wide(fixed),
         )
-        return Found("incremental", self._with_wide(shared, fixed))
+        return Candidate("incremental", self._with_wide(shared, fixed))
 
     def _left_beside_wide(self, plan: WorkloadPlan) -> float:
         """What may be stored beside the stores of wide queries, which joint optimisers do not know."""
@@ -257,3 +258,33 @@ class PlanningTask:
                 names, inputs = names | other[0], inputs | other[1]
             found.append((names, inputs))
         return [names for names, _ in found]
+
+
+def _with_replicated_inputs(plan: WorkloadPlan, partitions: int) -> WorkloadPlan:
+    """The plan with its probe orders over replicated inputs; they visit inputs in place of intermediate results."""
+    layout = Layout("replicated", partitions)
+    answers = []
+    for answer in plan.answers:
+        walks = (_over_inputs(answer.query, walk, layout) for walk in answer.walks)
+        answers.append(Answer(answer.name, answer.query, tuple(walks)))
+    return WorkloadPlan(tuple(answers))
+
+
+def _over_inputs(query: Query, walk: Walk, layout: Layout) -> Walk:
+    known, order = {walk.start}, []
+    for store in walk.visits:
+        left = list(store.aliases)
+        while left:
+            alias = next((one for one in left if _is_linked(query, known, one)), left[0])
+            left.remove(alias)
+            known.add(alias)
+            order.append(SharedStore((alias,), layout))
+    return Walk(walk.start, tuple(order))
+
+
+def _is_linked(query: Query, known: set[str], alias: str) -> bool:
+    """Whether a predicate can be checked once an input is joined with those that are known."""
+    if any(alias in key.aliases and known & set(key.aliases) for key in query.keys):
+        return True
+    edges = (aliases(expr) for expr in (*query.predicates, *query.residuals))
+    return any(alias in edge and edge & known and edge <= known | {alias} for edge in edges)

@@ -4,6 +4,10 @@ Guarantees: a strategy is a function that returns a valid plan with its cost, or
 than the user allows. The plan of `auto` is never dearer than that of `flat` or `left_deep`, and `auto` considers the
 trees of all other heuristics; if the deadline comes first, it gives the best plan so far. Without a deadline nothing
 here depends on a clock.
+
+The strategy `exhaustive` is what heuristics are measured against: over all trees, all layouts and all probe orders, no
+plan is cheaper than the one found, except that plans which wait for a later hop than necessary are not considered. The
+search is branch and bound: a set of layouts is skipped if its lower bound is no better than the best plan so far.
 """
 
 from __future__ import annotations
@@ -19,10 +23,19 @@ from weft.logical.query.query import Query
 from weft.optimizer.closing_layouts import choose_homes
 from weft.optimizer.deadline import NEVER, Deadline
 from weft.optimizer.single.dynamic import WIDE, best_tree
-from weft.optimizer.single.evaluate import Layouts, Shape, cheapest, price
-from weft.optimizer.single.exhaustive import exhaustive
+from weft.optimizer.single.evaluate import (
+    Layouts,
+    Shape,
+    cheapest,
+    keeping_cost,
+    lower_bound,
+    price,
+    settle_exactly,
+)
 from weft.optimizer.single.partitioning import PartitioningRule, improve, rules, scheme, stores
+from weft.optimizer.single.probe_order import Choices
 from weft.optimizer.single.tree import (
+    all_trees,
     chain,
     dissolve,
     flat,
@@ -33,10 +46,11 @@ from weft.optimizer.single.tree import (
 )
 from weft.optimizer.space import Options, Space, Tree, check_inputs
 from weft.plan.join_plan import Cost, JoinPlan, Operator, ProbeOrder, Store
+from weft.plan.schedule import Spread
 from weft.stats.estimate import bits
 from weft.stats.statistics import Statistics
 
-__all__ = ["STRATEGIES", "costs_of", "optimise"]
+__all__ = ["EXHAUSTIVE_INPUTS", "STRATEGIES", "costs_of", "optimise"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +159,7 @@ def _adopted(space: Space, shape: Shape, tree: Tree) -> Iterator[tuple[Tree, Lay
 
 def _yardstick(space: Space) -> Shape | None:
     known = auto(space)
-    return exhaustive(space, known) if known else None
+    return _exhaustive(space, known) if known else None
 
 
 def _strategy(heuristic: Callable[[Space], Iterator[Tree]]) -> Callable[[Space], Shape | None]:
@@ -236,3 +250,48 @@ def _to_plan(space: Space, shape: Shape) -> JoinPlan:
         ]
         operators.append(Operator(tuple(stores), tuple(orders)))
     return JoinPlan(space.query, tuple(operators), space.options.strategy)
+
+
+# Beyond this many inputs there are too many trees.
+EXHAUSTIVE_INPUTS = 5
+
+
+def _exhaustive(space: Space, known: Shape) -> Shape:
+    """The best of all plans; a good one that is ``known`` already makes the search shorter."""
+    if space.count > EXHAUSTIVE_INPUTS:
+        raise PlanError(
+            f"the strategy exhaustive takes up to {EXHAUSTIVE_INPUTS} inputs, not {space.count}",
+            hint="use auto",
+        )
+    best = known
+    if space.deadline.over:
+        return best
+    every = [(tree, {store: space.spreads(store) for store in stores(tree)}) for tree in all_trees(space)]
+    for tree, choices in sorted(every, key=lambda pair: lower_bound(space, *pair)):
+        best = _search_layouts(space, tree, choices, best)
+    return best
+
+
+def _search_layouts(space: Space, tree: Tree, choices: Choices, best: Shape) -> Shape:
+    """The better of ``best`` and all schemes for a tree."""
+    if space.deadline.over:
+        return best
+    least = lower_bound(space, tree, choices)
+    if least >= best.total:
+        return best
+    narrowed = {store: _affordable(space, store, choices, best.total - least) for store in choices}
+    undecided = [store for store, spreads in narrowed.items() if len(spreads) > 1]
+    if not undecided:
+        layouts = {store: spreads[0] for store, spreads in narrowed.items()}
+        return settle_exactly(space, tree, layouts, best.total) or best
+    branch = min(undecided, key=lambda store: (len(narrowed[store]), -space.estimator.rate(store), store))
+    for spread in narrowed[branch]:
+        best = _search_layouts(space, tree, {**narrowed, branch: (spread,)}, best)
+    return best
+
+
+def _affordable(space: Space, store: int, choices: Choices, slack: float) -> tuple[Spread, ...]:
+    """The layouts of a store that do not cost, by themselves, more than the best plan leaves to gain."""
+    costs = {spread: keeping_cost(space, store, spread) for spread in choices[store]}
+    cheapest = min(costs.values())
+    return tuple(spread for spread, cost in costs.items() if cost - cheapest < slack)

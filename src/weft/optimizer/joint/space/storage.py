@@ -16,7 +16,7 @@ from dataclasses import replace
 from weft.errors import PlanError
 from weft.logical.expr.expression import aliases
 from weft.logical.query.query import Query
-from weft.optimizer.joint.workspace import Workspace
+from weft.optimizer.joint.space.workspace import Workspace
 from weft.plan.join_plan import Layout
 from weft.plan.workload import SharedStore, WorkloadPlan
 from weft.stats.estimate import Estimator

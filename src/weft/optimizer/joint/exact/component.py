@@ -10,13 +10,13 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from weft.optimizer.joint.ilp_program import EQUAL, Node, SharingProgram, forced
-from weft.optimizer.joint.single_query_plan import best_alone, best_ways, best_within
-from weft.optimizer.joint.storage import is_within, thrifty_stores
-from weft.optimizer.joint.workspace import WalkStep, Ways, Workspace
+from weft.optimizer.joint.exact.program import EQUAL, FlowNode, SharingProgram, forced
+from weft.optimizer.joint.space.single_query_plan import best_alone, best_ways, best_within
+from weft.optimizer.joint.space.storage import is_within, thrifty_stores
+from weft.optimizer.joint.space.workspace import WalkStep, Ways, Workspace
 from weft.plan.workload import WorkloadPlan
 
-__all__ = ["Model", "Piece"]
+__all__ = ["ComponentPlan", "Model"]
 
 # With more variables than this, it pays to look first for a good plan among the steps that the relaxation takes.
 LARGE = 500
@@ -25,7 +25,7 @@ LEAST_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ComponentPlan:
     """The best plan found for some queries; ``bound`` counts the costs that the integer program has (see `forced`)."""
 
     plan: WorkloadPlan
@@ -43,13 +43,13 @@ class Piece:
 class Model(SharingProgram):
     """The integer program of some queries, and plans as its solutions."""
 
-    def begin(self, time_limit: float, gap: float, warm: WorkloadPlan | None) -> Piece:
+    def begin(self, time_limit: float, gap: float, warm: WorkloadPlan | None) -> ComponentPlan:
         """A first plan, and the bound that the relaxation gives.
 
         With many variables, the plan is the best one among the steps that the relaxation takes at least in part. There
         is always one: it takes all these steps.
         """
-        piece = Piece(self._fallback(warm), 0.0, 0.0, self.program.variables)
+        piece = ComponentPlan(self._fallback(warm), 0.0, 0.0, self.program.variables)
         relaxed = self.program.run(time_limit=max(time_limit, LEAST_SECONDS), relaxed=True)
         piece = replace(piece, bound=relaxed.bound, seconds=relaxed.seconds)
         if relaxed.values is None or self.program.variables <= LARGE or piece.is_proven(self.workspace, gap):
@@ -61,7 +61,7 @@ class Model(SharingProgram):
         found = fewer.improve(piece, max(0.0, time_limit - relaxed.seconds), gap / 2)
         return replace(found, bound=relaxed.bound)
 
-    def improve(self, piece: Piece, time_limit: float, gap: float) -> Piece:
+    def improve(self, piece: ComponentPlan, time_limit: float, gap: float) -> ComponentPlan:
         """The best plan found, at least as good as the one given."""
         result = self.program.run(time_limit=time_limit, gap=gap, start=self._start(piece.plan))
         seconds, bound = piece.seconds + result.seconds, max(piece.bound, result.bound)
@@ -105,15 +105,15 @@ class Model(SharingProgram):
         for one in plan.upkeep:
             join = self.workspace.join_of(self.workspace.store_number(one.store))
             walks += [(walk, join) for walk in one.walks]
-        last: dict[Node, WalkStep] = {}
+        last: dict[FlowNode, WalkStep] = {}
         for walk, join in walks:
             for step in self.workspace.steps_of(walk, join):
-                steps = self.into.get(Node(walk.start, step.target), ())
+                steps = self.into.get(FlowNode(walk.start, step.target), ())
                 alike = [s for s in steps if s.known == step.known and self._same_relation(s, step)]
                 if not alike:
                     return None
-                last.setdefault(Node(walk.start, step.target), step if step in alike else alike[0])
-        goals = dict.fromkeys(Node(walk.start, join) for walk, join in walks if walk.visits)
+                last.setdefault(FlowNode(walk.start, step.target), step if step in alike else alike[0])
+        goals = dict.fromkeys(FlowNode(walk.start, join) for walk, join in walks if walk.visits)
         if len(self.names) > 1:
             self._prefer(last, goals)
         return self._values(last, goals)
@@ -121,7 +121,7 @@ class Model(SharingProgram):
     def _same_relation(self, one: WalkStep, other: WalkStep) -> bool:
         return self.workspace.join_of(one.store) == self.workspace.join_of(other.store)
 
-    def _prefer(self, last: dict[Node, WalkStep], goals: Iterable[Node]) -> None:
+    def _prefer(self, last: dict[FlowNode, WalkStep], goals: Iterable[FlowNode]) -> None:
         """Replace last steps by those that `_add_preferences` demands, none of which is dearer."""
         changed = True
         while changed:
@@ -131,14 +131,16 @@ class Model(SharingProgram):
                 if join not in self.maintained or not self._is_input(last[goal].known):
                     continue
                 for alias in self.workspace.joins[join].aliases:
-                    node = Node(alias, goal.join)
+                    node = FlowNode(alias, goal.join)
                     ranked = self._ranked(node)
                     better = self._through(join, ranked)
                     if better is not None and ranked.index(last[node]) > better:
                         last[node] = ranked[better]
                         changed = True
 
-    def _values(self, last: Mapping[Node, WalkStep], goals: Iterable[Node]) -> dict[int, float] | None:
+    def _values(
+        self, last: Mapping[FlowNode, WalkStep], goals: Iterable[FlowNode]
+    ) -> dict[int, float] | None:
         values: dict[int, float] = {}
         for goal in goals:
             if goal not in self.flows:
@@ -147,7 +149,7 @@ class Model(SharingProgram):
                 values[self.maintained[goal.join]] = 1.0
             join = goal.join
             while not self._is_input(join):
-                step = last[Node(goal.start, join)]
+                step = last[FlowNode(goal.start, join)]
                 values[self.flows[goal][step]] = values[self.taken[step]] = 1.0
                 if step.store in self.kept:
                     values[self.kept[step.store]] = 1.0
@@ -166,7 +168,7 @@ class Model(SharingProgram):
         ways = self._ways(values)
         answers = {
             name: {
-                alias: ways[Node(alias, self.workspace.whole(name))]
+                alias: ways[FlowNode(alias, self.workspace.whole(name))]
                 for alias in self.workspace.queries[name].aliases
             }
             for name in self.names
@@ -177,12 +179,12 @@ class Model(SharingProgram):
             store = waiting.pop()
             join = self.workspace.join_of(store)
             if join in self.maintained and store not in upkeep:
-                found = {alias: ways[Node(alias, join)] for alias in self.workspace.joins[join].aliases}
+                found = {alias: ways[FlowNode(alias, join)] for alias in self.workspace.joins[join].aliases}
                 upkeep[store] = found
                 waiting += [visit for way in found.values() for visit in way]
         return self.workspace.plan(answers, upkeep)
 
-    def _ways(self, values: tuple[float, ...]) -> dict[Node, tuple[int, ...]]:
+    def _ways(self, values: tuple[float, ...]) -> dict[FlowNode, tuple[int, ...]]:
         """The ways to all nodes that the steps taken lead to."""
         by_start: dict[str, list[WalkStep]] = {}
         for step in sorted(self.steps, key=lambda step: len(self.workspace.joins[step.known].aliases)):
@@ -194,5 +196,5 @@ class Model(SharingProgram):
         for start, steps in by_start.items():
             root = self.workspace.within(steps[0].known, (start,))
             reached = best_ways(steps, root)
-            found.update({Node(start, join): way for join, (_, way) in reached.items()})
+            found.update({FlowNode(start, join): way for join, (_, way) in reached.items()})
         return found

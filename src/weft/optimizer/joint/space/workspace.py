@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from weft.logical.query.query import Query
 from weft.optimizer.cost import Weights, call_cost, store_cost
-from weft.optimizer.joint.query_lattice import QueryLattice, SubJoin
-from weft.optimizer.joint.sub_joins import SubJoins
+from weft.optimizer.joint.space.query_lattice import QueryLattice, SubJoin
+from weft.optimizer.joint.space.sub_joins import SubJoins
 from weft.optimizer.space import Options
 from weft.plan.join_plan import Cost, Layout, Names, StoreCost
 from weft.plan.schedule import ANYWHERE

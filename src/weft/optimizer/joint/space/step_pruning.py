@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from weft.optimizer.joint.single_query_plan import best_ways
-from weft.optimizer.joint.workspace import WalkStep, Workspace
+from weft.optimizer.joint.space.single_query_plan import best_ways
+from weft.optimizer.joint.space.workspace import WalkStep, Workspace
 
 __all__ = ["every_step", "relevant_steps", "usable_steps"]
 

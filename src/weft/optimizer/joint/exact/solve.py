@@ -18,25 +18,31 @@ program has:
 It is fast for these reasons. Queries that cannot share anything that costs are solved separately. Among parallel steps
 that differ in layout, those that never pay are left out, and so are intermediate results that cost more to keep than
 they could save. Additional rows decide between equally good solutions (`Model._add_preferences`). Of single queries
-that differ in names only, one is solved. None of this holds where a budget limits what is stored: then all queries
-are one program, with all their steps, a variable for every store, and one row more (CLASH 7.1 has no such row).
+that differ in names only, one is solved, and its plan, renamed, is that of the others: two queries have equal
+`Likeness.key` only if renaming inputs and layouts turns all steps of one, with their costs, into those of the other.
+(Where rates are equal, as they are assumed to be until they are measured, most queries of a workload are alike; these
+are also the hardest to solve, because so many of their steps have equal costs.) None of this holds where a budget
+limits what is stored: then all queries are one program, with all their steps, a variable for every store, and one row
+more (CLASH 7.1 has no such row).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby, permutations, product
 
 from weft.optimizer.deadline import NEVER, Deadline
-from weft.optimizer.joint.ilp_model import Model, Piece
-from weft.optimizer.joint.ilp_program import EQUAL, forced, is_choice
-from weft.optimizer.joint.isomorphism import Label, Likeness, likeness, rename_plan
-from weft.optimizer.joint.step_pruning import every_step, relevant_steps
-from weft.optimizer.joint.storage import budget_error, is_within, thrifty_stores
-from weft.optimizer.joint.workspace import Workspace
-from weft.plan.workload import WorkloadPlan
+from weft.optimizer.joint.exact.component import ComponentPlan, Model
+from weft.optimizer.joint.exact.program import EQUAL, forced, is_choice
+from weft.optimizer.joint.space.step_pruning import every_step, relevant_steps
+from weft.optimizer.joint.space.storage import budget_error, is_within, thrifty_stores
+from weft.optimizer.joint.space.workspace import WalkStep, Workspace
+from weft.plan.workload import SharedStore, Walk, WorkloadPlan
 
-__all__ = ["Solution", "components", "relevant_steps", "solve"]
+__all__ = ["Solution", "components", "likeness", "relevant_steps", "solve"]
+
 
 # How many rounds the models that are not proven yet get of the time that is left.
 ROUNDS = 2
@@ -75,7 +81,7 @@ def solve(
     gets time in proportion to its size, and the others get what it does not use.
     """
     models = sorted(_models(workspace, budget), key=lambda model: len(model.steps))
-    left, known, pieces = min(time_limit, deadline.left), _Known(workspace), list[Piece]()
+    left, known, pieces = min(time_limit, deadline.left), _Known(workspace), list[ComponentPlan]()
     for i, model in enumerate(models):
         pieces.append(model.begin(left * _share(models[i:]), gap, warm))
         left = min(deadline.left, max(0.0, left - pieces[i].seconds))
@@ -109,7 +115,7 @@ def _share(models: list[Model]) -> float:
     return len(models[0].steps) / (sum(len(model.steps) for model in models) or 1)
 
 
-def _together(workspace: Workspace, pieces: list[Piece]) -> Solution:
+def _together(workspace: Workspace, pieces: list[ComponentPlan]) -> Solution:
     answers = {answer.name: answer for piece in pieces for answer in piece.plan.answers}
     upkeep = [one for piece in pieces for one in piece.plan.upkeep]
     plan = workspace.priced(
@@ -131,9 +137,9 @@ class _Known:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._pieces: dict[tuple[Label, ...], tuple[Likeness, Piece]] = {}
+        self._pieces: dict[tuple[_Label, ...], tuple[_Likeness, ComponentPlan]] = {}
 
-    def piece(self, model: Model, own: Piece) -> Piece | None:
+    def piece(self, model: Model, own: ComponentPlan) -> ComponentPlan | None:
         """The solution of a query, from that of one like it; None if none like it has been solved."""
         if len(model.names) > 1:
             return None
@@ -141,10 +147,10 @@ class _Known:
         if like is None or like.key not in self._pieces:
             return None
         other, piece = self._pieces[like.key]
-        plan = rename_plan(self._workspace, piece.plan, other, model.names[0], like)
+        plan = _rename_plan(self._workspace, piece.plan, other, model.names[0], like)
         return replace(own, plan=plan, bound=piece.bound) if plan else None
 
-    def learn(self, model: Model, piece: Piece) -> None:
+    def learn(self, model: Model, piece: ComponentPlan) -> None:
         """Remember a solution."""
         if len(model.names) == 1:
             like = likeness(self._workspace, model.steps)
@@ -174,3 +180,83 @@ def components(workspace: Workspace) -> list[tuple[str, ...]]:
     for name in workspace.queries:
         groups.setdefault(find(name), []).append(name)
     return [tuple(group) for group in groups.values()]
+
+
+# How many orders of inputs are tried; with more, comparing two queries would take longer than solving both.
+MOST_ORDERS = 720
+# Costs that agree in so many digits count as equal.
+DIGITS = 9
+# A store, with inputs as numbers: its inputs, what it costs to keep, and its steps (start, known, cost).
+_Label = tuple[int, float, tuple[tuple[int, int, float], ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Likeness:
+    """The steps of a query with its inputs numbered: the input of each number, and the label of each store."""
+
+    order: tuple[str, ...]
+    labels: Mapping[int, _Label]
+    key: tuple[_Label, ...]
+
+
+def likeness(workspace: Workspace, steps: Iterable[WalkStep]) -> _Likeness | None:
+    """A query's steps with its inputs numbered in an order independent of names; None if that would take too long."""
+    found = list(steps)
+    groups = _groups(workspace, found)
+    if math.prod(math.factorial(len(group)) for group in groups) > MOST_ORDERS:
+        return None
+    placed = (_placed(workspace, found, order) for order in _orders(groups))
+    return min(placed, key=lambda one: one.key)
+
+
+def _groups(workspace: Workspace, steps: list[WalkStep]) -> list[tuple[str, ...]]:
+    """The inputs, sorted by the sizes and costs of their own steps; inputs that are equal in these form one group."""
+    traits: dict[str, list[tuple[int, int, float]]] = {}
+    for step in steps:
+        known, target = (len(workspace.joins[join].aliases) for join in (step.known, step.target))
+        traits.setdefault(step.start, []).append((known, target, _rounded(step.cost)))
+    told = {alias: sorted(found) for alias, found in traits.items()}
+    return [tuple(group) for _, group in groupby(sorted(told, key=told.__getitem__), told.__getitem__)]
+
+
+def _orders(groups: list[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """All orders of inputs that keep the order of the groups."""
+    for parts in product(*(permutations(group) for group in groups)):
+        yield tuple(alias for part in parts for alias in part)
+
+
+def _placed(workspace: Workspace, steps: list[WalkStep], order: tuple[str, ...]) -> _Likeness:
+    places = {alias: 1 << i for i, alias in enumerate(order)}
+    joins = dict.fromkeys(join for step in steps for join in (step.known, workspace.join_of(step.store)))
+    masks = {join: sum(places[alias] for alias in workspace.joins[join].aliases) for join in joins}
+    found: dict[int, list[tuple[int, int, float]]] = {}
+    for step in steps:
+        found.setdefault(step.store, []).append((places[step.start], masks[step.known], _rounded(step.cost)))
+    labels = {
+        store: (masks[workspace.join_of(store)], _rounded(workspace.keeping(store)), tuple(sorted(visits)))
+        for store, visits in found.items()
+    }
+    return _Likeness(order, labels, tuple(sorted(labels.values())))
+
+
+def _rounded(cost: float) -> float:
+    return float(f"{cost:.{DIGITS}g}")
+
+
+def _rename_plan(
+    workspace: Workspace, plan: WorkloadPlan, one: _Likeness, name: str, other: _Likeness
+) -> WorkloadPlan | None:
+    """The plan of one query renamed to that of a query like it; None if it takes steps that the likeness lacks."""
+    aliases = dict(zip(one.order, other.order, strict=True))
+    stores = {label: store for store, label in other.labels.items()}
+    if any(workspace.store_number(store) not in one.labels for store in plan.stores):
+        return None
+
+    def turned(store: SharedStore) -> int:
+        return stores[one.labels[workspace.store_number(store)]]
+
+    def ways(walks: tuple[Walk, ...]) -> dict[str, tuple[int, ...]]:
+        return {aliases[walk.start]: tuple(map(turned, walk.visits)) for walk in walks}
+
+    upkeep = {turned(kept.store): ways(kept.walks) for kept in plan.upkeep}
+    return workspace.plan({name: ways(plan.answers[0].walks)}, upkeep)

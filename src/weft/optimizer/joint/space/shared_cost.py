@@ -3,7 +3,8 @@
 Guarantees: `total` is the same as `Workspace.cost_of` of the same walks: a step that walks with the same beginning take
 is paid once, and so is every store. An intermediate result is computed while a walk visits it and no longer; the walks
 that compute it (its *upkeep*) pay like any other. `route` is the cheapest walk given all that is paid already: a paid
-beginning, then a shortest path through the lattice of sub-joins. Ties go to the first, so all runs give the same plans.
+beginning, then a shortest path through the lattice of sub-joins, whose levels have every sub-join after all those that
+steps lead to from it. Ties go to the first, so all runs give the same plans.
 With a budget, a walk that is added opens no stores for which there is no room (`StoragePool`).
 """
 
@@ -12,15 +13,43 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from functools import lru_cache, partial
 from math import inf
+from typing import NamedTuple
 
 from weft.errors import PlanError
 from weft.optimizer.deadline import NEVER, Deadline
-from weft.optimizer.joint.storage import StoragePool
-from weft.optimizer.joint.walk_lattice import WalkLattice, walk_lattice
-from weft.optimizer.joint.workspace import WalkStep, Workspace
+from weft.optimizer.joint.space.storage import StoragePool
+from weft.optimizer.joint.space.workspace import WalkStep, Workspace
 from weft.plan.workload import Answer, Upkeep, Walk
 
 __all__ = ["NoWayError", "Owner", "PaidWalks", "Path"]
+
+
+class _WalkLattice(NamedTuple):
+    """The steps that a walk may take: by the sub-join known before, the largest first, and by the sub-join reached."""
+
+    root: int
+    levels: list[tuple[int, list[WalkStep]]]
+    by: dict[int, dict[tuple[int, int], WalkStep]]
+
+
+def _walk_lattice(workspace: Workspace, query: str | None, whole: int, start: str) -> _WalkLattice:
+    """The lattice of an input's walks to a sub-join; with ``query``, only steps of this query are looked up."""
+    joins = workspace.joins
+    by: dict[int, dict[tuple[int, int], WalkStep]] = {}
+    for step in _steps(workspace, query, whole, start):
+        by.setdefault(step.known, {})[step.store, step.target] = step
+    ordered = sorted(by, key=lambda known: (-len(joins[known].aliases), known))
+    root = workspace.within(whole, (start,)) if query is None else workspace.find(query, (start,))
+    return _WalkLattice(root, [(known, list(by[known].values())) for known in ordered], by)
+
+
+def _steps(workspace: Workspace, query: str | None, whole: int, start: str) -> list[WalkStep]:
+    if query is None:
+        return workspace.upkeep_steps(whole, start)
+    inside = set(workspace.joins[whole].aliases)
+    every = workspace.steps(query, start)
+    return [step for step in every if inside.issuperset(workspace.joins[step.target].aliases)]
+
 
 # The owner of walks: a query, by its name, or an intermediate result, by the number of its store.
 Owner = str | int
@@ -62,7 +91,7 @@ class PaidWalks:
         self.walks: dict[Owner, dict[str, Path]] = {}
         self.users: dict[int, int] = {}
         self._roots: dict[str, _Node] = {}
-        self._lattice = lru_cache(None)(partial(walk_lattice, workspace, query))
+        self._lattice = lru_cache(None)(partial(_walk_lattice, workspace, query))
         self._reachable: dict[int, frozenset[int]] = {}
         self._openings: dict[int, float] = {}
         self._computing: dict[int, float] = {}
@@ -288,7 +317,7 @@ class PaidWalks:
             path, known = (*path, step), step.target
         return best, path
 
-    def _ahead(self, lattice: WalkLattice, whole: int) -> dict[int, tuple[float, WalkStep | None]]:
+    def _ahead(self, lattice: _WalkLattice, whole: int) -> dict[int, tuple[float, WalkStep | None]]:
         """For every sub-join on the way, the least cost of the remaining steps if none is shared, and the next step."""
         ahead: dict[int, tuple[float, WalkStep | None]] = {whole: (0.0, None)}
         openings, avoided = self._openings, self._avoided
@@ -305,7 +334,7 @@ class PaidWalks:
             ahead[known] = best, following
         return ahead
 
-    def _paid_paths(self, lattice: WalkLattice, start: str) -> Iterator[tuple[int, Path]]:
+    def _paid_paths(self, lattice: _WalkLattice, start: str) -> Iterator[tuple[int, Path]]:
         """The beginnings of walks to the sub-join that are paid already, shorter ones first."""
         root = self._roots.get(start)
         waiting: list[tuple[_Node, int, Path]] = [(root, lattice.root, ())] if root else []

@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from weft.optimizer.joint.workspace import WalkStep, Ways, Workspace
+from weft.optimizer.joint.space.workspace import WalkStep, Ways, Workspace
 from weft.plan.workload import WorkloadPlan
 
 __all__ = ["best_alone", "best_ways", "best_within"]

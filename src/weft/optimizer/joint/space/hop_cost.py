@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from weft.optimizer.cost import hop_cost, store_cost
-from weft.optimizer.joint.workspace import Workspace
+from weft.optimizer.joint.space.workspace import Workspace
 from weft.plan.physical.graph import PhysicalGraph, StoreNode
 from weft.plan.physical.lower import lower_workload
 from weft.plan.physical.rules import ProbeRule, StoreRule

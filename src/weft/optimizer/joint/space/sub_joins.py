@@ -13,7 +13,7 @@ from functools import cached_property
 
 from weft.logical.expr.expression import aliases
 from weft.logical.query.query import Query
-from weft.optimizer.joint.query_lattice import QueryLattice, SubJoin
+from weft.optimizer.joint.space.query_lattice import QueryLattice, SubJoin
 from weft.optimizer.space import Options
 from weft.stats.statistics import Statistics
 

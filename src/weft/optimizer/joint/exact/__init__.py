@@ -1,0 +1,1 @@
+"""The best plan of many queries, by integer programming."""
