@@ -7,13 +7,15 @@ at a larger scale and others at another seed, so `make campaign` meets what the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import sqrt
+from typing import Any
 
+import pytest
 from hypothesis import settings
 
-__all__ = ["Share", "current", "examples", "numbers", "rare", "seeds", "share_of", "use"]
+__all__ = ["Share", "current", "examples", "numbers", "quick", "rare", "seeds", "share_of", "use"]
 
 _APART = 1_000_000  # cases of one seed, before those of the next begin
 MANY = 250  # cases, of which chance explains little
@@ -78,6 +80,13 @@ def numbers(count: int, block: int = 0) -> range:
 def examples(count: int) -> settings:
     """A decorator for a Hypothesis test of which `make test` tries ``count`` examples."""
     return settings(max_examples=_current.of(count))
+
+
+def quick(cases: Iterable[Any], count: int = 1) -> list[Any]:
+    """Cases for `parametrize`, of which `make test` takes the first ``count``, and `make ci` the others."""
+    return [
+        pytest.param(case, marks=() if place < count else pytest.mark.ci) for place, case in enumerate(cases)
+    ]
 
 
 def rare(met: Counter[str], wanted: Mapping[str, float], cases: int, alike: int = 1) -> dict[str, int]:

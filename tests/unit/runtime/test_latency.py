@@ -14,7 +14,7 @@ import pytest
 
 import weft
 from tests.local_runner import LocalRunner
-from tests.shares import seeds
+from tests.shares import quick, seeds
 from weft.connectors.formats.records import Decoded
 from weft.connectors.memory.source import TableSource
 from weft.logical.codec import decode, encode
@@ -108,7 +108,7 @@ def _rank(name: str, ranks: Mapping[str, int]) -> str:
     return next(alias for alias in ranks if alias == name or alias.startswith(name))
 
 
-@pytest.mark.parametrize("seed", seeds(2))
+@pytest.mark.parametrize("seed", quick(seeds(2)))
 @pytest.mark.parametrize(
     "names", [("pair",), ("chain",), ("theta",), ("alone",), ("pair", "some"), tuple(QUERIES)], ids="+".join
 )

@@ -107,6 +107,7 @@ def test_every_question_is_answered_or_given_up(lanes: PlanningLanes) -> None:
     assert not lanes._busy
 
 
+@pytest.mark.ci
 def test_a_join_of_thirty_inputs_blocks_nobody(tmp_path: Path) -> None:
     """A token that may only read had planning stand still for everybody, also after it had gone."""
     place(tmp_path)

@@ -19,6 +19,8 @@ from tests.unit.service.api.running import wait_for
 from weft.service.api.app import make_service
 from weft.service.hub.hub import SessionHub
 
+pytestmark = pytest.mark.ci  # thousands of requests
+
 # No schema describes SQL, names that are free and sources that are allowed: a text may fit and still be refused.
 EXCLUDED = [positive_data_acceptance]
 LIVE = "/api/v1/queries/{name}/results/live"  # which does not end

@@ -24,6 +24,8 @@ from weft.service.client import Client, ServiceError
 from weft.service.commands.serve import ServeOptions, serve_pipeline
 from weft.service.pipeline import read_pipeline
 
+pytestmark = pytest.mark.ci  # services in processes of their own, which are killed
+
 ROOT = Path(__file__).parents[4]
 TOKEN = "a-token-of-many-letters"
 
