@@ -12,137 +12,87 @@
 1
 """
 
-from importlib import import_module
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from weft.version import __version__ as __version__
 
+# The public names. Type checkers follow these imports; at run time they are read as a table (`_homes`), and a name is
+# imported when somebody asks for it: Spark's workers need few of them, and start sooner.
 if TYPE_CHECKING:
-    from weft.connectors.delta.sink import to_delta
-    from weft.connectors.delta.table import delta
-    from weft.connectors.files.parquet_sink import to_parquet
-    from weft.connectors.files.source import files
-    from weft.connectors.formats.dead_letters import DeadLetterLimit
-    from weft.connectors.generate.drift import Dial, drifting
-    from weft.connectors.generate.rate import choice, rate, sequence, timestamps, uniform, zipf
-    from weft.connectors.iceberg.sink import to_iceberg
-    from weft.connectors.kafka.sink import to_kafka
-    from weft.connectors.kafka.source import kafka
-    from weft.connectors.memory.console import to_console
-    from weft.connectors.memory.count import to_count
-    from weft.connectors.memory.foreach import foreach_batch
-    from weft.connectors.memory.recent import to_recent
-    from weft.connectors.memory.sink import to_memory
-    from weft.connectors.postgres.sink import to_postgres
-    from weft.errors import SuspendedError, WeftError
-    from weft.logical.catalog import Catalog
-    from weft.logical.query.limits import Limits
-    from weft.logical.query.ordering import Punctuation
-    from weft.logical.query.query import Query
-    from weft.logical.schema import Schema, Stream
-    from weft.optimizer.adaptation import Adaptation
-    from weft.optimizer.cost import Weights
-    from weft.optimizer.space import Options
-    from weft.ports.punctuation import Punctuations
-    from weft.session.planned_query import PlannedQuery
-    from weft.session.session import Session
-    from weft.sql.builder import from_, select
-    from weft.stats.statistics import Statistics, StreamStatistics
+    from weft.connectors.delta.sink import to_delta as to_delta
+    from weft.connectors.delta.table import delta as delta
+    from weft.connectors.files.parquet_sink import to_parquet as to_parquet
+    from weft.connectors.files.source import files as files
+    from weft.connectors.formats.dead_letters import DeadLetterLimit as DeadLetterLimit
+    from weft.connectors.generate.drift import Dial as Dial
+    from weft.connectors.generate.drift import drifting as drifting
+    from weft.connectors.generate.rate import choice as choice
+    from weft.connectors.generate.rate import rate as rate
+    from weft.connectors.generate.rate import sequence as sequence
+    from weft.connectors.generate.rate import timestamps as timestamps
+    from weft.connectors.generate.rate import uniform as uniform
+    from weft.connectors.generate.rate import zipf as zipf
+    from weft.connectors.iceberg.sink import to_iceberg as to_iceberg
+    from weft.connectors.kafka.sink import to_kafka as to_kafka
+    from weft.connectors.kafka.source import kafka as kafka
+    from weft.connectors.memory.console import to_console as to_console
+    from weft.connectors.memory.count import to_count as to_count
+    from weft.connectors.memory.foreach import foreach_batch as foreach_batch
+    from weft.connectors.memory.recent import to_recent as to_recent
+    from weft.connectors.memory.sink import to_memory as to_memory
+    from weft.connectors.postgres.sink import to_postgres as to_postgres
+    from weft.errors import SuspendedError as SuspendedError
+    from weft.errors import WeftError as WeftError
+    from weft.logical.catalog import Catalog as Catalog
+    from weft.logical.query.limits import Limits as Limits
+    from weft.logical.query.ordering import Punctuation as Punctuation
+    from weft.logical.query.query import Query as Query
+    from weft.logical.schema import Schema as Schema
+    from weft.logical.schema import Stream as Stream
+    from weft.optimizer.adaptation import Adaptation as Adaptation
+    from weft.optimizer.cost import Weights as Weights
+    from weft.optimizer.space import Options as Options
+    from weft.ports.punctuation import Punctuations as Punctuations
+    from weft.session.planned_query import PlannedQuery as PlannedQuery
+    from weft.session.session import Session as Session
+    from weft.sql.builder import from_ as from_
+    from weft.sql.builder import select as select
+    from weft.stats.statistics import Statistics as Statistics
+    from weft.stats.statistics import StreamStatistics as StreamStatistics
 
-__all__ = [
-    "Adaptation",
-    "Catalog",
-    "DeadLetterLimit",
-    "Dial",
-    "Limits",
-    "Options",
-    "PlannedQuery",
-    "Punctuation",
-    "Punctuations",
-    "Query",
-    "Schema",
-    "Session",
-    "Statistics",
-    "Stream",
-    "StreamStatistics",
-    "SuspendedError",
-    "WeftError",
-    "Weights",
-    "choice",
-    "delta",
-    "drifting",
-    "files",
-    "foreach_batch",
-    "from_",
-    "kafka",
-    "rate",
-    "select",
-    "sequence",
-    "timestamps",
-    "to_console",
-    "to_count",
-    "to_delta",
-    "to_iceberg",
-    "to_kafka",
-    "to_memory",
-    "to_parquet",
-    "to_postgres",
-    "to_recent",
-    "uniform",
-    "zipf",
-]
+    __all__: list[str]
+else:
 
-# Where names come from. They are looked up when they are asked for: Spark's workers need few of them, and start sooner.
-_HOMES = {
-    "Catalog": "weft.logical.catalog",
-    "DeadLetterLimit": "weft.connectors.formats.dead_letters",
-    "Dial": "weft.connectors.generate.drift",
-    "Limits": "weft.logical.query.limits",
-    "Adaptation": "weft.optimizer.adaptation",
-    "Options": "weft.optimizer.space",
-    "PlannedQuery": "weft.session.planned_query",
-    "Punctuation": "weft.logical.query.ordering",
-    "Punctuations": "weft.ports.punctuation",
-    "Query": "weft.logical.query.query",
-    "Schema": "weft.logical.schema",
-    "Session": "weft.session.session",
-    "Statistics": "weft.stats.statistics",
-    "Stream": "weft.logical.schema",
-    "StreamStatistics": "weft.stats.statistics",
-    "SuspendedError": "weft.errors",
-    "WeftError": "weft.errors",
-    "Weights": "weft.optimizer.cost",
-    "choice": "weft.connectors.generate.rate",
-    "delta": "weft.connectors.delta.table",
-    "drifting": "weft.connectors.generate.drift",
-    "files": "weft.connectors.files.source",
-    "foreach_batch": "weft.connectors.memory.foreach",
-    "from_": "weft.sql.builder",
-    "kafka": "weft.connectors.kafka.source",
-    "rate": "weft.connectors.generate.rate",
-    "select": "weft.sql.builder",
-    "sequence": "weft.connectors.generate.rate",
-    "timestamps": "weft.connectors.generate.rate",
-    "to_console": "weft.connectors.memory.console",
-    "to_count": "weft.connectors.memory.count",
-    "to_delta": "weft.connectors.delta.sink",
-    "to_iceberg": "weft.connectors.iceberg.sink",
-    "to_kafka": "weft.connectors.kafka.sink",
-    "to_memory": "weft.connectors.memory.sink",
-    "to_parquet": "weft.connectors.files.parquet_sink",
-    "to_postgres": "weft.connectors.postgres.sink",
-    "to_recent": "weft.connectors.memory.recent",
-    "uniform": "weft.connectors.generate.rate",
-    "zipf": "weft.connectors.generate.rate",
-}
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
+
+        homes = _homes() if name == "__all__" or not name.startswith("__") else {}
+        if name == "__all__":
+            value = sorted(homes)
+        elif name in homes:
+            value = getattr(import_module(homes[name]), name)
+        else:
+            raise AttributeError(f"module 'weft' has no attribute {name!r}")
+        globals()[name] = value
+        return value
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'weft' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
-    return value
+@cache
+def _homes() -> dict[str, str]:
+    """The module that each public name comes from, as the imports above say, which nobody runs."""
+    import ast
+    import pkgutil  # which also reads from the archive that is shipped to executors
+
+    tree = ast.parse(pkgutil.get_data(__name__, "__init__.py") or b"")
+    imports = next(node.body for node in tree.body if isinstance(node, ast.If))
+    return {
+        alias.name: str(node.module)
+        for node in imports
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_homes()})

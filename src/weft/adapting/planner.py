@@ -14,7 +14,6 @@ alone, which a warning says. Only what fails then as well is an error.
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -31,14 +30,13 @@ from weft.optimizer.joint.incremental import changed_too_much
 from weft.optimizer.joint.methods import JointResult, optimise_all, optimise_alone, options_of_group
 from weft.optimizer.joint.space.workspace import Workspace
 from weft.optimizer.ranking import rank_predicates
-from weft.optimizer.skew import BOUNDS
+from weft.optimizer.skew import heavy_as_laid_out
 from weft.optimizer.space import Options
 from weft.plan.join_plan import Store
 from weft.plan.physical.graph import Member, PhysicalGraph
 from weft.plan.physical.lower import lower_workload
 from weft.plan.workload import Answer, SharedStore, WorkloadPlan
 from weft.runtime.queries.request import QueryRequest
-from weft.stats.skew import HeavyValue, key_column
 from weft.stats.statistics import Statistics
 
 if TYPE_CHECKING:
@@ -116,9 +114,6 @@ class GroupQuestion:
 
 
 _LOG = logging.getLogger("weft")
-
-# So many times the share of an average partition is enough of a value for the optimiser to scatter it.
-HEAVY = 1.5 * min(BOUNDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +249,7 @@ class Planner:
     ) -> _Planned:
         """A plan for queries of which some run already, whose layouts new ones are to share."""
         if running.plan is not None and not afresh:
-            statistics = _as_laid_out(statistics, running.plan)
+            statistics = heavy_as_laid_out(statistics, running.plan)
         return self._planned(running, requests, statistics, known, samples, afresh=afresh)
 
     def prepare(
@@ -419,25 +414,6 @@ class Planner:
             upkeep = plan.upkeep
             plan = plan.without([name]).with_answers([answer], upkeep)
         return plan
-
-
-def _as_laid_out(statistics: Statistics, plan: WorkloadPlan) -> Statistics:
-    """The statistics in which, of each column by which a plan scatters values, exactly these values are heavy.
-
-    If more or fewer values were heavy now, new queries would get other layouts and could not share the plan's stores.
-    """
-    streams = {i.alias: i.stream.name for answer in plan.answers for i in answer.query.inputs}
-    found: dict[str, dict[str, dict[HeavyValue, float]]] = {}
-    for store in plan.stores:
-        column, values = key_column(store.layout.by), [literal.value for literal in store.layout.heavy]
-        if column is None or not values:
-            continue
-        stream = streams[column.alias]
-        known, least = statistics.stream(stream).heavy.get(column.name, {}), HEAVY / store.layout.partitions
-        shares = {v: max(known.get(v, 0.0), least) for v in values if isinstance(v, HeavyValue)}
-        total = max(1.0, math.fsum(shares.values()))
-        found.setdefault(stream, {})[column.name] = {v: share / total for v, share in shares.items()}
-    return statistics.with_heavy(found)
 
 
 def _group_plan(plan: WorkloadPlan | None, group: str) -> WorkloadPlan | None:

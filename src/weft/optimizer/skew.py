@@ -8,6 +8,7 @@ scattered: its many tuples would be sent to all partitions to find the few that 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -17,15 +18,19 @@ from weft.logical.schema import DataType
 from weft.optimizer.cost import Weights, heavy_copies, waiting
 from weft.plan.routing import Routing
 from weft.plan.schedule import NO_KEY, ProbePlace, Spread
+from weft.plan.workload import WorkloadPlan
 from weft.stats.estimate import Estimator
 from weft.stats.skew import Distribution, HeavyValue, agreement, fits, joined_distribution, key_column
+from weft.stats.statistics import Statistics
 
-__all__ = ["BOUNDS", "Skew"]
+__all__ = ["BOUNDS", "Skew", "heavy_as_laid_out"]
 
 # A value is not scattered if it has less than this part of what a partition has on average. With many tasks at once,
 # smaller values matter too, but scattering them costs more copies; so layouts with either bound are offered.
 BOUNDS = (0.5, 0.125)
 MOST = 16  # at most so many values of a store are scattered
+# So many times the share of an average partition is enough of a value for it to be scattered.
+HEAVY = 1.5 * min(BOUNDS)
 
 
 class Skew:
@@ -153,3 +158,22 @@ class Skew:
 def _text(value: HeavyValue) -> str:
     """A value as the SQL text that `Spread` has."""
     return to_sql(Literal(value, DataType("string" if isinstance(value, str) else "long")))
+
+
+def heavy_as_laid_out(statistics: Statistics, plan: WorkloadPlan) -> Statistics:
+    """The statistics in which, of each column by which a plan scatters values, exactly these values are heavy.
+
+    If more or fewer values were heavy now, new queries would get other layouts and could not share the plan's stores.
+    """
+    streams = {i.alias: i.stream.name for answer in plan.answers for i in answer.query.inputs}
+    heavy: dict[str, dict[str, dict[HeavyValue, float]]] = {}
+    for store in plan.stores:
+        column, values = key_column(store.layout.by), [literal.value for literal in store.layout.heavy]
+        if column is None or not values:
+            continue
+        stream = streams[column.alias]
+        counted, least = statistics.stream(stream).heavy.get(column.name, {}), HEAVY / store.layout.partitions
+        shares = {v: max(counted.get(v, 0.0), least) for v in values if isinstance(v, HeavyValue)}
+        total = max(1.0, math.fsum(shares.values()))
+        heavy.setdefault(stream, {})[column.name] = {v: share / total for v, share in shares.items()}
+    return statistics.with_heavy(heavy)

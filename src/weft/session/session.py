@@ -12,23 +12,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from weft.adapting.planner import Planner, PreparedPlans, StartPlan
-from weft.connectors.formats.dead_letters import DeadLetterLimit
 from weft.connectors.sink_descriptions import sink_for
 from weft.errors import ConfigError, QueryError, nearest
 from weft.logical.arguments import checked
 from weft.logical.catalog import Catalog
 from weft.logical.outer.outer import core_and_closing
-from weft.logical.query.limits import DEFAULT_LIMITS, Limits
 from weft.logical.query.query import Query
-from weft.optimizer.adaptation import Adaptation
 from weft.optimizer.space import Options
 from weft.ports.sink import Sink
-from weft.runtime.loop.driver import DEFAULT
 from weft.runtime.observe.recent import RecentStatistics
 from weft.runtime.queries.request import QueryRequest
 from weft.session.display import progress_bar
@@ -44,7 +39,7 @@ from weft.session.preview import (
 from weft.session.registry import Registered
 from weft.session.relations import SessionRelations
 from weft.session.request import bind_query, request_of
-from weft.session.settings import Settings
+from weft.session.settings import Settings, takes_settings
 from weft.session.start import start_run
 from weft.session.validation import check
 from weft.session.views import QueryGraphs, SessionViews
@@ -55,8 +50,6 @@ from weft.stats.known import HalfLife
 from weft.stats.statistics import Statistics
 
 if TYPE_CHECKING:  # only running needs Spark, and kernels
-    from pyspark.sql import SparkSession
-
     from weft.runtime.loop.handle import Running
     from weft.runtime.queries.request import QueryRequest
 
@@ -65,6 +58,8 @@ __all__ = ["PlannedQuery", "Session"]
 
 class Session(SessionRelations, SessionViews):
     """Streams, what is known of them, and the queries over them.
+
+    Its keywords are the fields of `Settings`, each with its default; all of them are optional.
 
     Selectivities within ``statistics`` must be under the names that `predicate_name` gives; `selectivity` takes a
     predicate in any spelling. ``key_limit`` is how many results one key of an outer join on one key may have,
@@ -78,54 +73,13 @@ class Session(SessionRelations, SessionViews):
     which it is flushed to the disk.
     """
 
-    def __init__(
-        self,
-        *,
-        checkpoint: str | Path | None = None,
-        master: str = "local[*]",
-        spark: SparkSession | None = None,
-        statistics: Statistics | None = None,
-        options: Options | None = None,
-        driver: str = DEFAULT,
-        dead_letter_limit: DeadLetterLimit | int | None = None,
-        joint: str = "auto",
-        query_limit: int = 1_000,
-        state_limit: int | None = None,
-        key_limit: int = 10_000_000,
-        execution: str = "auto",
-        limits: Limits | None = None,
-        memory: str | int | None = None,
-        result_limit: int | None = None,
-        adapt: str = "auto",
-        adaptation: Adaptation | None = None,
-        ship: bool = False,
-        durability: str = "process",
-    ) -> None:
-        check(statistics, Statistics | None, ConfigError, "statistics", "use weft.Statistics")
-        self._settings = Settings(
-            checkpoint=checkpoint,
-            master=master,
-            spark=spark,
-            options=Options() if options is None else options,
-            driver=driver,
-            dead_letter_limit=dead_letter_limit,
-            joint=joint,
-            query_limit=query_limit,
-            state_limit=state_limit,
-            key_limit=key_limit,
-            execution=execution,
-            limits=DEFAULT_LIMITS if limits is None else limits,
-            memory=memory,
-            result_limit=result_limit,
-            adapt=adapt,
-            adaptation=Adaptation() if adaptation is None else adaptation,
-            ship=ship,
-            durability=durability,
-        )
+    @takes_settings(Settings)
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self.catalog = Catalog()
-        adaptation = self._settings.adaptation
+        adaptation = settings.adaptation
         half_life = HalfLife(adaptation.half_life_batches, adaptation.half_life_seconds)
-        self._measured = RecentStatistics(half_life, given=statistics)
+        self._measured = RecentStatistics(half_life, given=settings.statistics)
         self._planner = self._make_planner()
         self._registered = Registered()
         self._graphs = QueryGraphs(self._registered, self._planner, self._measured)

@@ -1,17 +1,21 @@
 """How a session runs: where, in which order, and within which limits.
 
-Guarantees: `Settings` are checked when they are made, so that a session with wrong settings does not exist.
+Guarantees: `Settings` are checked when they are made, so that a session with wrong settings does not exist. Every
+option stands here once: the keywords of `weft.Session` and the entries of pipeline files are the fields of `Settings`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from weft.bucket.memory_limits import task_memory
 from weft.connectors.formats.dead_letters import DeadLetterLimit
-from weft.errors import ConfigError
+from weft.errors import ConfigError, nearest
 from weft.logical.query.limits import DEFAULT_LIMITS, Limits
 from weft.optimizer.adaptation import Adaptation
 from weft.optimizer.joint.methods import METHODS
@@ -26,11 +30,12 @@ from weft.session.validation import (
     refuse_connect,
     tasks_of,
 )
+from weft.stats.statistics import Statistics
 
 if TYPE_CHECKING:  # only running needs Spark
     from pyspark.sql import SparkSession
 
-__all__ = ["ADAPT", "EXECUTIONS", "Settings"]
+__all__ = ["ADAPT", "EXECUTIONS", "RULE", "AtLeastOne", "OneOf", "Settings", "takes_settings"]
 
 # Whether plans follow the data: where it pays, never, or whenever another plan seems better.
 ADAPT = ("auto", "off", "always")
@@ -40,69 +45,134 @@ ADAPT = ("auto", "off", "always")
 EXECUTIONS = ("auto", "resident", "jobs", "local")
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The settings of a session, as its keywords have them; ``spark`` is a Spark session, else ``master`` makes one.
+RULE = "rule"  # under which the metadata of a field says what its value has to be
 
-    The path of a checkpoint is made absolute: it stays where it was when the process goes elsewhere. The number of
-    tasks that run at once is put into the options as soon as it is known.
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A setting that is one of some names; ``what`` is what an error calls it."""
+
+    what: str
+    names: tuple[str, ...]
+
+    def check(self, value: object) -> None:
+        """Refuse another name."""
+        check_one_of(value, self.names, self.what)
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeastOne:
+    """A limit that is a number above 0; ``consequence`` is what any smaller one would mean, as an error says it.
+
+    If it is ``optional``, None stands for no limit.
+    """
+
+    what: str
+    consequence: str
+    optional: bool = False
+
+    def check(self, value: object) -> None:
+        """Refuse what is no number, or too small a one."""
+        if value is None and self.optional:
+            return
+        check(value, int, ConfigError, self.what, "use a number")
+        if isinstance(value, int) and value < 1:
+            raise ConfigError(self.consequence.format(value), hint="use a number above 0")
+
+
+def _ruled(default: Any, rule: OneOf | AtLeastOne) -> Any:
+    return field(default=default, metadata={RULE: rule})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of a session, which are the keywords of `weft.Session`.
+
+    ``spark`` is a Spark session, else ``master`` makes one. The path of a checkpoint is made absolute: it stays where
+    it was when the process goes elsewhere. The number of tasks that run at once is put into the options as soon as it
+    is known. ``statistics`` is what is known of the data at the beginning. Where None is given for an option that is a
+    value of its own, its default is meant.
     """
 
     checkpoint: str | Path | None = None
     master: str = "local[*]"
     spark: SparkSession | None = None
+    statistics: Statistics = field(default_factory=Statistics)
     options: Options = field(default_factory=Options)
-    driver: str = DEFAULT
+    driver: str = _ruled(DEFAULT, OneOf("driver policy", tuple(POLICIES)))
     dead_letter_limit: DeadLetterLimit | int | None = None
-    joint: str = "auto"
-    query_limit: int = 1_000
+    joint: str = _ruled("auto", OneOf("joint optimiser", tuple(METHODS)))
+    query_limit: int = _ruled(
+        1_000, AtLeastOne("a limit of queries", "with a limit of {} queries, none runs")
+    )
     state_limit: int | None = None  # bytes per query
-    key_limit: int = 10_000_000  # results of one key
-    execution: str = "auto"
+    key_limit: int = _ruled(
+        10_000_000, AtLeastOne("a limit of results of a key", "with a limit of {} results, no key has any")
+    )
+    execution: str = _ruled("auto", OneOf("execution", EXECUTIONS))
     limits: Limits = DEFAULT_LIMITS  # of the size of a query
     memory: str | int | None = None  # of a task; None: by what the machine has
-    result_limit: int | None = None  # results of one query in one batch
-    adapt: str = "auto"
+    result_limit: int | None = _ruled(  # results of one query in one batch
+        None, AtLeastOne("a limit of results", "with a limit of {} results, no query has any", optional=True)
+    )
+    adapt: str = _ruled("auto", OneOf("way to adapt", ADAPT))
     adaptation: Adaptation = field(default_factory=Adaptation)
     ship: bool = False  # whether Weft is sent to the executors
-    durability: str = PROCESS  # what a committed batch survives
+    durability: str = _ruled(PROCESS, OneOf("durability", DURABILITIES))  # what a committed batch survives
 
     def __post_init__(self) -> None:
-        check(self.checkpoint, str | Path | None, ConfigError, "a checkpoint", "name a directory")
-        check(self.options, Options, ConfigError, "options", "use weft.Options")
-        check(self.limits, Limits, ConfigError, "limits", "use weft.Limits")
+        defaults = {"statistics": Statistics, "options": Options, "limits": Limits, "adaptation": Adaptation}
+        for name, kind in defaults.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, kind())
+            check(getattr(self, name), kind, ConfigError, name, f"use weft.{kind.__name__}")
+        for setting in fields(self):
+            if RULE in setting.metadata:
+                setting.metadata[RULE].check(getattr(self, setting.name))
+        self._check_others()
         object.__setattr__(self, "dead_letter_limit", dead_letters_of(self.dead_letter_limit))
         if self.checkpoint is not None:
             object.__setattr__(self, "checkpoint", checkpoint_path(self.checkpoint))
-        check(self.master, str, ConfigError, "a master", 'use a text, as in "local[*]"')
-        refuse_connect(self.master, self.spark)
         if self.options.tasks is None:
             tasks = tasks_of(self.master, self.spark)
             object.__setattr__(self, "options", replace(self.options, tasks=tasks))
-        self._check_limits()
+
+    def _check_others(self) -> None:
+        """Refuse what no rule of a field is about."""
+        check(self.checkpoint, str | Path | None, ConfigError, "a checkpoint", "name a directory")
+        check(self.master, str, ConfigError, "a master", 'use a text, as in "local[*]"')
+        refuse_connect(self.master, self.spark)
+        limit = (self.state_limit, int | None, ConfigError, "a limit of state")
+        check(*limit, "use a number of bytes per query")
         if not isinstance(self.ship, bool):
             raise ConfigError(f"ship cannot be {self.ship!r}", hint="use True or False")
-        check_one_of(self.execution, EXECUTIONS, "execution")
         if self.memory is not None:
             task_memory(self.memory, 1)
-        check_one_of(self.joint, METHODS, "joint optimiser")
-        check_one_of(self.driver, POLICIES, "driver policy")
-        check_one_of(self.adapt, ADAPT, "way to adapt")
-        check_one_of(self.durability, DURABILITIES, "durability")
-        check(self.adaptation, Adaptation, ConfigError, "adaptation", "use weft.Adaptation")
 
-    def _check_limits(self) -> None:
-        check(self.query_limit, int, ConfigError, "a limit of queries", "use a number")
-        check(
-            self.state_limit, int | None, ConfigError, "a limit of state", "use a number of bytes per query"
-        )
-        check(self.key_limit, int, ConfigError, "a limit of results of a key", "use a number")
-        if self.key_limit < 1:
-            raise ConfigError(
-                f"with a limit of {self.key_limit} results, no key has any", hint="use a number above 0"
-            )
-        check(self.result_limit, int | None, ConfigError, "a limit of results", "use a number")
-        if self.result_limit is not None and self.result_limit < 1:
-            raise ConfigError(
-                f"with a limit of {self.result_limit} results, no query has any", hint="use a number above 0"
-            )
+
+_P = ParamSpec("_P")
+_S = TypeVar("_S")
+
+
+def takes_settings(
+    kind: Callable[_P, Settings],
+) -> Callable[[Callable[[_S, Settings], None]], Callable[Concatenate[_S, _P], None]]:
+    """A decorator by which an ``__init__`` that is given settings takes their fields as keywords instead."""
+
+    def decorate(init: Callable[[_S, Settings], None]) -> Callable[Concatenate[_S, _P], None]:
+        keywords = dict(signature(kind).parameters)
+
+        @wraps(init)
+        def call(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
+            for name in kwargs:
+                if name not in keywords:
+                    raise TypeError(
+                        f"{type(self).__name__} has no option {name!r}: {nearest(name, keywords)}"
+                    )
+            init(self, kind(*args, **kwargs))
+
+        first = Parameter("self", Parameter.POSITIONAL_ONLY)
+        call.__signature__ = signature(init).replace(parameters=[first, *keywords.values()])  # type: ignore[attr-defined]
+        return call
+
+    return decorate

@@ -212,7 +212,7 @@ def dead_letters_of(limit: DeadLetterLimit | int | None) -> DeadLetterLimit:
     return DeadLetterLimit(records=limit) if isinstance(limit, int) else limit or DeadLetterLimit()
 
 
-def check_one_of(value: str, known: Collection[str], what: str) -> None:
+def check_one_of(value: object, known: Collection[str], what: str) -> None:
     """Refuse what is not among the names that are known."""
     if not isinstance(value, str) or value not in known:
         raise ConfigError(f"there is no {what} {shown(value)}", hint=nearest(str(value), known))

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import weft
+import weft.testing
 from tests.local_runner import LocalRunner
 from tests.unit.plan.workloads import CHAIN, PAIR, plan, shared
 from tests.unit.runtime.joins import graph, v, w

@@ -19,7 +19,7 @@ COLUMNS = {"v": ("vid", "x"), "w": ("vid", "uid"), "c": ("uid", "y")}
 
 def session(statistics: Statistics | None = None, partitions: int = 2, event_time: bool = True) -> Session:
     """The streams, of which nothing is known but what is given."""
-    made = Session(statistics=statistics, options=Options(partitions=partitions))
+    made = Session(statistics=statistics or Statistics(), options=Options(partitions=partitions))
     for name, columns in COLUMNS.items():
         schema = ", ".join(f"{column} long" for column in columns) + ", ts timestamp"
         made.stream(name, schema, event_time="ts" if event_time else None)

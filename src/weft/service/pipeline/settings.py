@@ -1,7 +1,7 @@
 """How a pipeline file wants to be run: where its state is kept, on which Spark, in which order, how forgiving.
 
-Guarantees: a setting is as the session takes it, or an error names its place. What was given on the command line
-wins.
+Guarantees: a file has the settings that a session has (`Settings`), under the same names; each is as the session takes
+it, or an error names its place. What was given on the command line wins.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from weft.bucket.memory_limits import task_memory
 from weft.connectors.formats.dead_letters import DeadLetterLimit
 from weft.logical.query.limits import Limits
 from weft.optimizer.adaptation import Adaptation
-from weft.runtime.loop.config import DURABILITIES
-from weft.runtime.loop.driver import POLICIES
 from weft.service.pipeline.document import Node, resolve_path
-from weft.session.settings import ADAPT, EXECUTIONS
+from weft.session.settings import ADAPT, RULE, AtLeastOne, OneOf, Settings
 from weft.session.validation import checkpoint_path
 
 __all__ = ["SETTINGS", "read_settings"]
@@ -35,10 +33,6 @@ def _master(node: Node, root: Path) -> str:  # noqa: ARG001
     if not text.strip():
         raise node.error("the master is empty", "as in local[*] or spark://host:7077")
     return text
-
-
-def _driver(node: Node, root: Path) -> str:  # noqa: ARG001
-    return node.choice("driver policy", POLICIES)
 
 
 def _limit(node: Node, root: Path) -> DeadLetterLimit:  # noqa: ARG001
@@ -59,36 +53,11 @@ def _limit(node: Node, root: Path) -> DeadLetterLimit:  # noqa: ARG001
         return DeadLetterLimit(**given)
 
 
-def _key_limit(node: Node, root: Path) -> int:  # noqa: ARG001
-    count = node.integer()
-    if count < 1:
-        raise node.error(f"with a limit of {count} results, no key has any", "use a number above 0")
-    return count
-
-
-def _execution(node: Node, root: Path) -> str:  # noqa: ARG001
-    return node.choice("execution", EXECUTIONS)
-
-
 def _memory(node: Node, root: Path) -> str | int:  # noqa: ARG001
     given = node.value if isinstance(node.value, int) else node.text('as in "2 GB"')
     with node.at():
         task_memory(given, 1)
     return given
-
-
-def _result_limit(node: Node, root: Path) -> int:  # noqa: ARG001
-    count = node.integer()
-    if count < 1:
-        raise node.error(f"with a limit of {count} results, no query has any", "use a number above 0")
-    return count
-
-
-def _query_limit(node: Node, root: Path) -> int:  # noqa: ARG001
-    count = node.integer()
-    if count < 1:
-        raise node.error(f"with a limit of {count} queries, none runs", "use a number above 0")
-    return count
 
 
 def _limits(node: Node, root: Path) -> Limits:  # noqa: ARG001
@@ -118,34 +87,40 @@ def _adaptation(node: Node, root: Path) -> Adaptation:  # noqa: ARG001
         return Adaptation(**given)
 
 
-def _ship(node: Node, root: Path) -> bool:  # noqa: ARG001
-    return node.flag()
-
-
-def _durability(node: Node, root: Path) -> str:  # noqa: ARG001
-    return node.choice("durability", DURABILITIES)
-
-
-SETTINGS: dict[str, Callable[[Node, Path], Any]] = {
+# Settings that files write in a way of their own; the others are read by the rule of their field.
+_WRITTEN: dict[str, Callable[[Node, Path], Any]] = {
     "checkpoint": _checkpoint,
     "master": _master,
-    "driver": _driver,
     "dead_letter_limit": _limit,
-    "key_limit": _key_limit,
-    "execution": _execution,
-    "ship": _ship,
     "memory": _memory,
-    "result_limit": _result_limit,
-    "query_limit": _query_limit,
     "limits": _limits,
     "adapt": _adapt,
     "adaptation": _adaptation,
-    "durability": _durability,
 }
+# Of these, one is an object of a running program; the others have sections with entries of their own.
+_NOT_IN_FILES = ("spark", "statistics", "options")
+_FIELDS = {one.name: one for one in fields(Settings) if one.name not in _NOT_IN_FILES}
+SETTINGS = tuple(_FIELDS)
+
+
+def _read(name: str, node: Node, root: Path) -> Any:
+    """A setting, as its field says what it has to be."""
+    if name in _WRITTEN:
+        return _WRITTEN[name](node, root)
+    rule = _FIELDS[name].metadata.get(RULE)
+    if isinstance(rule, OneOf):
+        return node.choice(rule.what, rule.names)
+    if _FIELDS[name].default is False:
+        return node.flag()
+    count = node.integer()
+    if isinstance(rule, AtLeastOne):
+        with node.at():
+            rule.check(count)
+    return count
 
 
 def read_settings(top: Node, root: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a file, by the names of the session's arguments."""
     entries = {name: top.entry(name) for name in SETTINGS}
-    found = {name: SETTINGS[name](node, root) for name, node in entries.items() if node.value is not None}
+    found = {name: _read(name, node, root) for name, node in entries.items() if node.value is not None}
     return {**found, **{name: value for name, value in given.items() if value is not None}}
