@@ -9,6 +9,7 @@ that last no time at all, and tasks whose processes live on must not take what t
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,10 +38,14 @@ class BrokenError(BaseException):
 
 
 class Breaker:
-    """Counts the steps of a session, and breaks it off when it has taken so many; or once at each step of the end."""
+    """Counts the steps of a session, and breaks it off when it has taken so many; or once at each step of the end.
+
+    Several sinks are committed to at once, each in a thread of its own: their steps are counted one at a time.
+    """
 
     def __init__(self) -> None:
         self.left, self.story = 0, list[str]()
+        self._lock = threading.Lock()
         self.ends: list[str] | None = None  # the steps of the end that it broke off at, if it does
 
     @contextmanager
@@ -51,13 +56,14 @@ class Breaker:
         self._maybe("after", what, end)
 
     def _maybe(self, when: str, what: str, end: str) -> None:
-        self.left -= 1
-        new = self.ends is not None and end != "" and f"{when} {end}" not in self.ends
-        if self.left == 0 or new:
-            self.story.append(f"{when} {what}")
-            if self.ends is not None:
-                self.ends.append(f"{when} {end}")
-            raise BrokenError(self.story[-1])
+        with self._lock:
+            self.left -= 1
+            new = self.ends is not None and end != "" and f"{when} {end}" not in self.ends
+            if self.left == 0 or new:
+                self.story.append(f"{when} {what}")
+                if self.ends is not None:
+                    self.ends.append(f"{when} {end}")
+                raise BrokenError(self.story[-1])
 
 
 class Breaking(Recorded):
