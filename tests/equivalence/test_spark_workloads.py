@@ -19,7 +19,7 @@ import pytest
 from tests.equivalence.files import random_layouts
 from tests.equivalence.stage import STEPS, Case, Stage
 from tests.equivalence.workloads import Change, Workload, random_workload
-from tests.shares import numbers, share_of
+from tests.shares import numbers, quick, share_of
 from weft.optimizer.joint.methods import METHODS
 
 CASES = 15  # in a session
@@ -49,7 +49,7 @@ def _case(workload: Workload, number: int, seed: int) -> Case:
     return Case(Workload(streams, changes), singly, wishes)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", quick(METHODS))
 @pytest.mark.parametrize("block", range(share_of(1)))
 def test_queries_that_come_and_go_answer_like_the_definition(
     spark: Any, tmp_path: Path, method: str, block: int
