@@ -23,7 +23,7 @@ from weft.logical.times import parse_duration
 from weft.optimizer.single.strategies import STRATEGIES
 from weft.optimizer.space import PROBE_ORDERS
 from weft.service.commands.checkpoint import checkpoint_app, named_checkpoint, watermark
-from weft.service.commands.queries import query_app
+from weft.service.commands.queries import LOCAL, Url, query_app
 
 __all__ = ["app", "main"]
 
@@ -199,6 +199,33 @@ def serve(
     state = named_checkpoint(checkpoint)
     pipeline = load_pipeline(file, functions=not no_functions, idle=True, checkpoint=state, master=master)
     serve_pipeline(pipeline, ServeOptions(host, port, tuple(token_file or ()), certificate, key))
+
+
+@app.command()
+def apply(
+    file: Annotated[Path, typer.Argument(help="A pipeline file: what the service is to be.")],
+    url: Url = LOCAL,
+    yes: Annotated[bool, typer.Option("--yes", help="Make the changes without asking.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Only show them; the exit code is 3 if there are any."),
+    ] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave queries and streams alone that the file does not name.")
+    ] = False,
+    json_output: Annotated[
+        bool, typer.Option("--json", help="Print the changes as JSON; needs --yes or --dry-run.")
+    ] = False,
+    no_functions: NoFunctions = False,
+) -> None:
+    """Make a running service what a pipeline file says: add, replace and stop queries, after showing which.
+
+    The Python modules that the file names under "functions" are imported, which runs their code.
+    """
+    from weft.service.commands.apply import ApplyOptions, apply_file  # other commands need not load it
+
+    options = ApplyOptions(yes, dry_run, keep, json_output, functions=not no_functions)
+    raise typer.Exit(apply_file(file, url, options))
 
 
 @app.command()

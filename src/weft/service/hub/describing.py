@@ -13,7 +13,7 @@ from typing import Literal
 from weft.connectors.files.source import FilesSource
 from weft.connectors.generate.rate import RateSource
 from weft.connectors.memory.recent import RecentSink
-from weft.connectors.sink_descriptions import describe_sink
+from weft.connectors.sink_descriptions import describe_sink, place_of
 from weft.logical.query.query import Query
 from weft.logical.schema import Stream
 from weft.plan.physical.graph import PhysicalGraph
@@ -168,6 +168,8 @@ def query_info(
         progress.held,
         progress.complete_from,
         percentiles(progress.latency),
+        place_of(planned.sink) if planned.sink is not None else None,
+        planned.ordering.precision if planned.ordering is not None else None,
     )
 
 

@@ -98,7 +98,8 @@ class QueryInfo:
     complete; None: all are. ``state_bytes`` are those of its stores, of shared ones its part; ``own_bytes`` are those
     that are its alone, ``shared_bytes`` those of all stores that others use too, undivided. ``results`` and ``batches``
     count all since it began, in all runs. ``latency`` are percentiles (p50, p95, p99, max) of the seconds from a
-    tuple's arrival to its results, in the last batches.
+    tuple's arrival to its results, in the last batches. ``place`` is where its sink writes to, if that is a place, and
+    ``precision`` that of its order, if it has one.
     """
 
     name: str
@@ -124,6 +125,8 @@ class QueryInfo:
     held: int = 0
     complete_from: datetime | None = None
     latency: Mapping[str, float] = field(default_factory=dict)
+    place: str | None = None
+    precision: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
