@@ -11,9 +11,9 @@ from typing import Any
 
 from weft.connectors.files.parquet_sink import ParquetSink
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.loop.committing import Committer
-from weft.runtime.loop.deciding import Decider
-from weft.runtime.loop.intake import Intake
+from weft.runtime.loop.batch.committer import Committer
+from weft.runtime.loop.batch_planner import BatchPlanner
+from weft.runtime.loop.intake.cursors import Intake
 from weft.runtime.loop.loop import Loop
 from weft.runtime.spark.resident import ResidentExecutor
 from weft.runtime.spark.resident_stage import Stage
@@ -23,7 +23,7 @@ __all__ = ["Phases"]
 # The functions that are timed, in the order of a batch, and their labels in the table.
 _TIMED: tuple[tuple[type, str, str], ...] = (
     (Intake, "look", "look for files"),
-    (Decider, "new", "decide"),
+    (BatchPlanner, "new", "decide"),
     (Checkpoint, "write_plan", "write the plan"),
     (Loop, "execute", "execute"),
     (ResidentExecutor, "run", "  all steps of the tasks"),

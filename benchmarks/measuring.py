@@ -28,7 +28,8 @@ from rich.table import Table
 import weft
 from weft.runtime.hop import probing, projection
 from weft.runtime.hop.latency import LatencyCounts
-from weft.runtime.loop import committing, loop
+from weft.runtime.loop import loop
+from weft.runtime.loop.batch import committer as committing
 from weft.runtime.task import hop_run, worker
 
 __all__ = ["main"]

@@ -28,11 +28,10 @@ from weft.runtime.hop.limits import LIMIT, PORTION_BYTES
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import HeldRun, Manifest
+from weft.runtime.loop.batch_planner import BatchPlanner
 from weft.runtime.loop.config import RunConfig
-from weft.runtime.loop.deciding import Decider
-from weft.runtime.loop.driver import DEFAULT
+from weft.runtime.loop.driver_order import DEFAULT
 from weft.runtime.loop.loop import Loop
-from weft.runtime.loop.migrated_manifest import facts_of
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
@@ -51,7 +50,7 @@ Data: TypeAlias = "pa.RecordBatch | pa.Table"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-class _Given(Decider):
+class _Given(BatchPlanner):
     """Decides nothing: the next graph is given."""
 
     given: tuple[ActiveQueries, StateMigration] | None = None
@@ -119,8 +118,8 @@ class LocalRunner:
             portion_bytes=portion_bytes,
         )
         self.loop = Loop(config, Checkpoint.in_memory(), LocalExecutor(self.partitions), overlapping=False)
-        self.loop.decider = self._decider = _Given(config, self.loop.log, self.loop.history)
-        self._decider.clock = lambda: self._now
+        self.loop.batch_planner = self._batch_planner = _Given(config, self.loop.log, self.loop.history)
+        self._batch_planner.clock = lambda: self._now
         self.loop.start({})
         self.loop.before = before or Manifest()
         self._give(graph, StateMigration())
@@ -128,7 +127,9 @@ class LocalRunner:
     @property
     def program(self) -> ExecutableGraph:
         """The graph of the next batch, prepared for execution."""
-        active_queries = self._decider.given[0] if self._decider.given else self.loop.active_queries
+        active_queries = (
+            self._batch_planner.given[0] if self._batch_planner.given else self.loop.active_queries
+        )
         assert active_queries.program is not None
         return active_queries.program
 
@@ -145,7 +146,7 @@ class LocalRunner:
     @property
     def facts(self) -> StateFacts:
         """What is known of the state before the next batch."""
-        return facts_of(self.loop.before)
+        return StateFacts.after(self.loop.before)
 
     @property
     def states(self) -> list[_Partition]:
@@ -205,7 +206,7 @@ class LocalRunner:
                 self.loop.config.streams[name] = replace(input_.stream, ahead=None)  # its clock is given
                 self.loop.config.sources[name] = TableSource(input_.stream.schema)
                 self.loop.intake.open(name, self.loop.config.sources[name], {})
-        self._decider.given = ActiveQueries(requests, None, ExecutableGraph(graph)), migration
+        self._batch_planner.given = ActiveQueries(requests, None, ExecutableGraph(graph)), migration
 
     def process(self, data: Mapping[str, Data], *, now: datetime | int = 0) -> pa.Table:
         """The results of a batch of a graph of one query: tables by alias, or by stream for all of its aliases.
@@ -228,7 +229,7 @@ class LocalRunner:
 
     def end(self, *, now: datetime | int = 0) -> dict[str, pa.Table]:
         """The results, by query, that follow from nothing more coming: rows that still waited for a partner."""
-        self._decider.ending = True
+        self._batch_planner.ending = True
         return self._batch({}, now)
 
     def _batch(self, data: Mapping[str, Data], now: datetime | int) -> dict[str, pa.Table]:

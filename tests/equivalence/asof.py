@@ -12,7 +12,7 @@ import pyarrow as pa
 
 import weft
 from weft.optimizer.space import Options
-from weft.runtime.loop.driver import POLICIES
+from weft.runtime.loop.driver_order import POLICIES
 from weft.sql.bind import parse_query
 from weft.testing import LocalRun, reference_join
 

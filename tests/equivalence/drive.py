@@ -22,7 +22,7 @@ from weft.optimizer.space import Options
 from weft.plan.physical.graph import Member
 from weft.runtime.log.values import Manifest
 from weft.runtime.loop.adapter import Situation
-from weft.runtime.loop.driver import POLICIES
+from weft.runtime.loop.driver_order import POLICIES
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.progress import History
 from weft.runtime.program.executable import ExecutableGraph

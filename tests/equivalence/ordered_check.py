@@ -15,7 +15,7 @@ from weft.logical.query.ordering import LAST, Ordering
 from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.plan.physical.lower import lower
 from weft.ports.punctuation import Punctuations
-from weft.runtime.loop.driver import POLICIES
+from weft.runtime.loop.driver_order import POLICIES
 from weft.stats.statistics import Statistics
 from weft.testing import is_ordered
 

@@ -26,7 +26,7 @@ from tests.equivalence.workloads import Change, Life, Wish, Workload
 from tests.restless import made_restless, restless
 from weft.connectors.files.parquet_sink import ParquetSink
 from weft.plan.physical.graph import Member
-from weft.runtime.loop.driver import POLICIES
+from weft.runtime.loop.driver_order import POLICIES
 from weft.runtime.observe.metrics import BatchMetrics
 
 STEPS = 4

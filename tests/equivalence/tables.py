@@ -19,7 +19,7 @@ import weft
 from weft.optimizer.cost import Weights
 from weft.optimizer.single.strategies import STRATEGIES
 from weft.optimizer.space import Options
-from weft.runtime.loop.driver import POLICIES
+from weft.runtime.loop.driver_order import POLICIES
 from weft.sql.bind import parse_query
 from weft.testing import BATCH, FROM, UNTIL, LocalRun
 from weft.testing.reference import join_within_times, row_column

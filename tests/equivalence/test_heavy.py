@@ -25,7 +25,7 @@ from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.optimizer.space import Options
 from weft.plan.join_plan import JoinPlan
 from weft.plan.physical.lower import lower
-from weft.runtime.loop.driver import POLICIES
+from weft.runtime.loop.driver_order import POLICIES
 from weft.stats.skew import Heavy
 from weft.stats.statistics import Statistics, StreamStatistics
 

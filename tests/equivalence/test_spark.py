@@ -30,7 +30,7 @@ from weft.plan.physical.part import part_of
 from weft.plan.workload import share
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.loop.config import RunConfig
-from weft.runtime.loop.driver import POLICIES
+from weft.runtime.loop.driver_order import POLICIES
 from weft.runtime.loop.handle import launch
 from weft.runtime.loop.loop import Loop
 from weft.runtime.observe.metrics import BatchMetrics

@@ -19,7 +19,7 @@ from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.plan.physical.derive import counts_unwanted
 from weft.plan.physical.graph import PhysicalGraph
 from weft.plan.physical.lower import lower
-from weft.runtime.loop.driver import POLICIES
+from weft.runtime.loop.driver_order import POLICIES
 from weft.stats.statistics import Statistics, StreamStatistics
 
 BLOCKS, SEEDS = 3, 12

@@ -10,7 +10,7 @@ from tests.equivalence.streams import Join
 from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.plan.physical.graph import PhysicalGraph
 from weft.plan.physical.lower import lower
-from weft.runtime.loop.driver import POLICIES
+from weft.runtime.loop.driver_order import POLICIES
 from weft.stats.statistics import Statistics, StreamStatistics
 
 VARIANTS = 4

@@ -26,7 +26,7 @@ from weft.connectors.derived.source import DerivedCursor
 from weft.connectors.files.parquet_sink import ParquetSink
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.user_requests import UserRequests
-from weft.runtime.loop.tables import Tables
+from weft.runtime.loop.intake.tables import Tables
 
 STEPS: tuple[tuple[type, str], ...] = (
     (Recorded, "write_plan"),

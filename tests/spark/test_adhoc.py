@@ -186,8 +186,8 @@ def test_what_is_refused_changes_nothing(spark: Any, tmp_path: Path) -> None:
     session.query(LONE, name="lone", sink=weft.to_parquet(tmp_path / "out"))
     with running(session):
         feed(session, tmp_path, 0)
-        decider = session._run_under_way().loop.decider
-        decider.config = replace(decider.config, decide=without_bad(decider.config.decide))
+        batch_planner = session._run_under_way().loop.batch_planner
+        batch_planner.config = replace(batch_planner.config, decide=without_bad(batch_planner.config.decide))
         session.query(LONE, name="third", sink=weft.to_memory())
         with pytest.raises(QueryError, match="there are 3 queries already"):
             session.query(PAIR, name="more", sink=weft.to_memory())

@@ -18,8 +18,8 @@ from weft.errors import ConfigError, StateError
 from weft.logical.schema import Schema, Stream
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
+from weft.runtime.loop.batch_planner import BatchPlanner
 from weft.runtime.loop.config import RunConfig
-from weft.runtime.loop.deciding import Decider
 from weft.runtime.observe.progress import History
 from weft.testing import is_ordered, reference_join
 
@@ -83,8 +83,8 @@ def test_ordered_results_of_every_sink(
     """
     execution = "resident" if merged == "driver" else merged
     if merged != "driver":
-        monkeypatch.setattr("weft.runtime.loop.merging.FEW", 0)
-        monkeypatch.setattr("weft.runtime.loop.merging.LEAST", 1)
+        monkeypatch.setattr("weft.runtime.loop.batch.merging.FEW", 0)
+        monkeypatch.setattr("weft.runtime.loop.batch.merging.LEAST", 1)
     seen: list[pa.Table] = []
     write_both(tmp_path, 0)
     first = session_with(spark, tmp_path, seen, execution)
@@ -190,10 +190,12 @@ def test_time_does_not_go_back() -> None:
     """A clock that is set back would give tuples times that results have passed."""
     streams = {name: Stream(name, Schema.parse("k long"), None) for name in ("a", "b")}
     unused: Any = None
-    decider = Decider(RunConfig(streams, {}, unused, unused, unused, 1), Checkpoint.in_memory(), History())
+    batch_planner = BatchPlanner(
+        RunConfig(streams, {}, unused, unused, unused, 1), Checkpoint.in_memory(), History()
+    )
     before = time.time_ns() // 1000
-    assert decider.new(Manifest(marks={"a": 5}), {}).now >= before
-    assert decider.new(Manifest(marks={"a": 1 << 60, "b": 5}), {}).now == 1 << 60
+    assert batch_planner.new(Manifest(marks={"a": 5}), {}).now >= before
+    assert batch_planner.new(Manifest(marks={"a": 1 << 60, "b": 5}), {}).now == 1 << 60
 
 
 def definition_of_all(root: Path) -> Any:

@@ -17,7 +17,7 @@ from tests.storage.s3_front import KINDS, Front, Trouble
 from weft.connectors.files.parquet_sink import ParquetSink, to_parquet
 from weft.kernels.expr.arrow import result_schema
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.loop.driver import POLICIES
+from weft.runtime.loop.driver_order import POLICIES
 from weft.storage.objects import ObjectStorage
 from weft.storage.places import storage_at
 

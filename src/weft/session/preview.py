@@ -186,12 +186,12 @@ class RunningQueries:
     @classmethod
     def of(cls, loop: Loop) -> RunningQueries:
         """What a loop runs now."""
-        from weft.runtime.loop.migrated_manifest import facts_of  # loaded by now
+        from weft.runtime.queries.visibility import StateFacts  # loaded by now
 
         active = loop.active_queries
         graph = active.program.graph if active.program is not None else None
-        facts = facts_of(loop.before)
-        return cls(active.requests, active.plan, graph, active.fresh, facts, loop.decider.samples)
+        facts = StateFacts.after(loop.before)
+        return cls(active.requests, active.plan, graph, active.fresh, facts, loop.batch_planner.samples)
 
     def plan_with(
         self, planner: Planner, wanted: Mapping[str, QueryRequest], statistics: Statistics
@@ -234,7 +234,7 @@ def prepare_question(asked: PreviewQuestion, loop: Loop | None) -> PrepareQuesti
     """Ask for the plans of a query that is about to be added, beside those that will run with the next batch."""
     if loop is None:
         return PrepareQuestion(asked, {}, {})
-    changelog = loop.decider.changelog
+    changelog = loop.batch_planner.changelog
     waiting = {name: changelog.request(name) for name in changelog.waiting()}
     begin = {name: request for name, request in waiting.items() if request is not None}
     stopping = changelog.stopping()

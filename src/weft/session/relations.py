@@ -113,7 +113,7 @@ class SessionRelations:
             return
         if self._settings.checkpoint is None:
             raise ConfigError("the session has no checkpoint", hint="a new session begins without watermarks")
-        from weft.runtime.loop.watermark_resets import reset_stopped  # planning needs no kernels
+        from weft.runtime.loop.intake.watermark_resets import reset_stopped  # planning needs no kernels
 
         reset_stopped(storage_at(str(self._settings.checkpoint)), known.name, moment)
 
@@ -189,7 +189,7 @@ class SessionRelations:
         return self.catalog.with_queries(self._registered.definitions(self._stopped()))
 
     def _stopped(self) -> Collection[str]:
-        return self._last_run.loop.decider.stopped() if self._last_run is not None else ()
+        return self._last_run.loop.batch_planner.stopped() if self._last_run is not None else ()
 
 
 def _now() -> int:

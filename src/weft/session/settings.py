@@ -21,7 +21,7 @@ from weft.optimizer.adaptation import Adaptation
 from weft.optimizer.joint.methods import METHODS
 from weft.optimizer.space import Options
 from weft.runtime.loop.config import DURABILITIES, PROCESS
-from weft.runtime.loop.driver import DEFAULT, POLICIES
+from weft.runtime.loop.driver_order import DEFAULT, POLICIES
 from weft.session.validation import (
     check,
     check_one_of,

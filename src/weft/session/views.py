@@ -149,7 +149,7 @@ class SessionViews:
         if self._last_run is None:
             return QueryProgress(name, "planned")
         loop = self._last_run.loop
-        if loop.decider.changelog.request(name) is not None:
+        if loop.batch_planner.changelog.request(name) is not None:
             return QueryProgress(name, "waiting")
         return progress_of(name, loop.active_queries, loop.history, loop.state_of, loop.suspended())
 

@@ -74,7 +74,7 @@ class LocalRun:
         config = replace(config, set_aside=self._set_aside, adapter=adapter)
         executor = LocalExecutor(config.partitions)
         self._loop = Loop(config, Checkpoint.in_memory(), executor, overlapping=False)
-        self._loop.decider.clock = lambda: (_utc(self.now) - _EPOCH) // timedelta(microseconds=1)
+        self._loop.batch_planner.clock = lambda: (_utc(self.now) - _EPOCH) // timedelta(microseconds=1)
         self._loop.start({})
         session._graphs.loop = self._loop
 

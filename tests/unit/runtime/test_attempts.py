@@ -15,7 +15,7 @@ import weft
 import weft.session.run
 from weft.errors import ConfigError
 from weft.runtime.local import LocalExecutor
-from weft.runtime.loop import attempts
+from weft.runtime.loop.batch import task_runner as attempts
 from weft.runtime.loop.executor import NoRoomError, Pieces
 from weft.runtime.wire.messages import Message
 from weft.runtime.wire.task_input import Job, Setup

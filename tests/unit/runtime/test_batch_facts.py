@@ -25,9 +25,15 @@ from weft.plan.physical.lower import lower_workload
 from weft.plan.workload import WorkloadPlan, share
 from weft.ports.source import Part
 from weft.runtime.log.values import Manifest
-from weft.runtime.loop import deciding
-from weft.runtime.loop.batch_facts import facts_of_batch, next_rows_per_byte, stored_tuples
-from weft.runtime.loop.driver import JoinFacts, Observed, driver_order
+from weft.runtime.loop import batch_planner as deciding
+from weft.runtime.loop.driver_order import (
+    BatchFacts,
+    JoinFacts,
+    driver_order,
+    facts_of_batch,
+    next_rows_per_byte,
+    stored_tuples,
+)
 from weft.runtime.observe.metrics import BatchMetrics, StoreMetrics
 from weft.runtime.observe.progress import History
 from weft.runtime.wire.reports import PartRead
@@ -140,11 +146,11 @@ class TestStored:
 
 
 @pytest.fixture
-def decided(monkeypatch: pytest.MonkeyPatch) -> list[Observed]:
+def decided(monkeypatch: pytest.MonkeyPatch) -> list[BatchFacts]:
     """What was known whenever a driver order was chosen."""
-    found: list[Observed] = []
+    found: list[BatchFacts] = []
 
-    def noted(policy: str, seen: Observed) -> tuple[str, ...]:
+    def noted(policy: str, seen: BatchFacts) -> tuple[str, ...]:
         found.append(seen)
         return driver_order(policy, seen)
 
@@ -194,7 +200,7 @@ class TestRuns:
                 session.stop()
 
     @pytest.mark.parametrize("format_", ["parquet", "arrow", "csv", "json"])
-    def test_files(self, tmp_path: Path, decided: list[Observed], format_: str) -> None:
+    def test_files(self, tmp_path: Path, decided: list[BatchFacts], format_: str) -> None:
         """Texts are estimated: after a first batch about right, also after a restart."""
 
         def make(name: str) -> Any:
@@ -225,7 +231,7 @@ class TestRuns:
         if format_ == "parquet":
             assert list(seen[-1].oldest.values()) == [3_000_000, 3_000_000]
 
-    def test_tables_and_generated_rows(self, decided: list[Observed]) -> None:
+    def test_tables_and_generated_rows(self, decided: list[BatchFacts]) -> None:
         session = weft.Session(driver="timestamp")
         for name in "ab":
             session.stream(name, self.SCHEMA, event_time="ts")

@@ -11,9 +11,9 @@ import pytest
 from tests.local_runner import LocalRunner
 from tests.unit.runtime.joins import graph, v, w
 from weft.errors import ConfigError
-from weft.runtime.loop.driver import POLICIES, JoinFacts, Observed, driver_order
+from weft.runtime.loop.driver_order import POLICIES, BatchFacts, JoinFacts, driver_order
 
-SEEN = Observed(
+SEEN = BatchFacts(
     batch=1,
     rows={"a": 10, "b": 100, "c": 1},
     oldest={"a": 5, "b": 7, "c": 3},
@@ -30,7 +30,7 @@ def test_timestamp_takes_the_oldest_first() -> None:
 
 def test_round_robin_takes_turns() -> None:
     """No input is always last."""
-    firsts = [driver_order("round_robin", Observed(batch, SEEN.rows))[0] for batch in range(4)]
+    firsts = [driver_order("round_robin", BatchFacts(batch, SEEN.rows))[0] for batch in range(4)]
     assert firsts == ["a", "b", "c", "a"]
 
 
@@ -53,12 +53,12 @@ def test_the_paper_s_selectivities() -> None:
     """Tables 2 and 3: σ_MJoin is 5·10⁻¹² in data sets I to IV; σ_S of V and VI is 10², 10 and 1, so S3 is first."""
     streams = ("s1", "s2", "s3")
     equal = JoinFacts(streams, 5 * 10**6)
-    seen = Observed(9, dict.fromkeys(streams, 1), arrived=dict.fromkeys(streams, 10**6), joins=(equal,))
+    seen = BatchFacts(9, dict.fromkeys(streams, 1), arrived=dict.fromkeys(streams, 10**6), joins=(equal,))
     assert seen.selectivity(equal) == pytest.approx(5e-12)
     assert driver_order("consumption_rate", seen) == streams
     sizes = dict(zip(streams, (10**4, 10**5, 10**6), strict=True))
     unequal = JoinFacts(streams, 10**6)
-    seen = Observed(9, dict.fromkeys(streams, 1), arrived=sizes, joins=(unequal,))
+    seen = BatchFacts(9, dict.fromkeys(streams, 1), arrived=sizes, joins=(unequal,))
     assert [seen.results_of(name) / sizes[name] for name in streams] == [100, 10, 1]
     assert seen.selectivity(unequal) == pytest.approx(1e-9)
     assert driver_order("consumption_rate", seen) == ("s3", "s2", "s1")
@@ -68,7 +68,7 @@ def test_a_burst_comes_first_by_output_size_and_a_rare_stream_by_output_rate() -
     """Data set VI late in the run: S3 brings most rows; but one tuple of S1 has the most partners."""
     stored = {"s1": 9_000, "s2": 90_000, "s3": 500_000}
     rows = {"s1": 1_000, "s2": 10_000, "s3": 500_000}
-    seen = Observed(9, rows, stored=stored, arrived=stored, joins=(JoinFacts(("s1", "s2", "s3"), 10**5),))
+    seen = BatchFacts(9, rows, stored=stored, arrived=stored, joins=(JoinFacts(("s1", "s2", "s3"), 10**5),))
     assert driver_order("initial_output_size", seen)[0] == "s3"  # 500k·9k·90k against 1k·90k·500k
     assert driver_order("output_rate", seen)[0] == "s1"  # 90k·500k
 
@@ -84,7 +84,7 @@ def test_greedy_policies_take_the_best_that_is_left(seed: int) -> None:
         JoinFacts(tuple(sorted(rng.sample(names, rng.randint(1, len(names))))), rng.randint(0, 1_000))
         for _ in range(rng.randint(1, 3))
     )
-    seen = Observed(seed, rows, stored=stored, arrived=arrived, joins=joins)
+    seen = BatchFacts(seed, rows, stored=stored, arrived=arrived, joins=joins)
 
     def gain(name: str, done: tuple[str, ...]) -> float:
         tables = {one: stored[one] + (rows[one] if one in done else 0) for one in names}
@@ -114,7 +114,7 @@ def test_an_input_is_worth_what_it_gives_to_its_own_joins() -> None:
     """The queries over c and d have many tuples and few results; they make neither a nor b better."""
     joins = (JoinFacts(("a", "b"), 1_000), JoinFacts(("c", "d"), 1))
     stored = {"a": 10, "b": 100, "c": 10**6, "d": 10**6}
-    seen = Observed(3, dict.fromkeys("abcd", 10), stored=stored, arrived=stored, joins=joins)
+    seen = BatchFacts(3, dict.fromkeys("abcd", 10), stored=stored, arrived=stored, joins=joins)
     assert driver_order("initial_output_size", seen) == ("a", "b", "c", "d")
 
 
@@ -131,7 +131,7 @@ def test_results_come_in_the_driver_order(v_time: int, first: int) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_orders_every_input_even_when_nothing_is_known(policy: str) -> None:
     """The first batch has no statistics."""
-    seen = Observed(0, {"b": 0, "a": 0, "c": 0})
+    seen = BatchFacts(0, {"b": 0, "a": 0, "c": 0})
     assert sorted(driver_order(policy, seen)) == ["a", "b", "c"]
     assert driver_order(policy, seen) == driver_order(policy, seen)
 

@@ -20,7 +20,7 @@ from weft.connectors.memory.source import TableSource
 from weft.logical.codec import decode, encode
 from weft.ports.source import Offer, Part
 from weft.runtime.log.values import BatchPlan
-from weft.runtime.loop.intake import left_waiting
+from weft.runtime.loop.intake.cursors import left_waiting
 from weft.runtime.observe.log_lines import batch_fields
 from weft.runtime.observe.metrics import Backlog, BatchMetrics
 from weft.runtime.observe.progress import progress_of

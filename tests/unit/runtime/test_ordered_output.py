@@ -29,8 +29,8 @@ from weft.ports.punctuation import Punctuations
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import HeldRun, Manifest
-from weft.runtime.loop.delivery import deliver
-from weft.runtime.loop.task_reports import Answered
+from weft.runtime.loop.batch.delivery import deliver
+from weft.runtime.loop.batch.task_reports import Answered
 from weft.runtime.loop.wake_ups import LONGEST, PAUSE, until_next
 from weft.runtime.model.batch_order import BatchOrder, Clock
 from weft.runtime.model.watermarks import Watermarks, clocks
@@ -85,8 +85,8 @@ def test_what_read_tasks_number_for_themselves_gets_its_place(
     few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three tasks read ten tuples each; blocks of 4 go on where the batch before ended."""
-    monkeypatch.setattr("weft.runtime.loop.merging.FEW", few)
-    monkeypatch.setattr("weft.runtime.loop.merging.LEAST", 1)
+    monkeypatch.setattr("weft.runtime.loop.batch.merging.FEW", few)
+    monkeypatch.setattr("weft.runtime.loop.batch.merging.LEAST", 1)
     runner = LocalRunner(ALONE)
     runner.process({"a": table(*((id_, 1, 0) for id_ in range(6)))})
     runner.loop.executor = LocalExecutor(2, readers=3)
@@ -176,8 +176,8 @@ def test_a_manifest_keeps_what_is_held(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tasks", [1, 3])
 def test_what_waits_is_in_few_runs(tasks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A watermark that does not move must not make every batch slower than the one before, nor leave files behind."""
-    monkeypatch.setattr("weft.runtime.loop.merging.FEW", 0)
-    monkeypatch.setattr("weft.runtime.loop.merging.LEAST", 1)
+    monkeypatch.setattr("weft.runtime.loop.batch.merging.FEW", 0)
+    monkeypatch.setattr("weft.runtime.loop.batch.merging.LEAST", 1)
     monkeypatch.setattr("weft.runtime.local.TASKS", tasks)
     graph = graph_of("SELECT a.id, b.id AS bid FROM a, b WHERE a.k = b.k", EVENT, a="ts", b="ts")
     runner = LocalRunner(graph, partitions=4)
@@ -202,8 +202,8 @@ def test_tasks_write_ordered_parts_and_the_driver_sees_none_of_it(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files in the order of their names are in order, each with its punctuations; a repeated batch gives the same."""
-    monkeypatch.setattr("weft.runtime.loop.merging.FEW", 0)
-    monkeypatch.setattr("weft.runtime.loop.merging.LEAST", 1)
+    monkeypatch.setattr("weft.runtime.loop.batch.merging.FEW", 0)
+    monkeypatch.setattr("weft.runtime.loop.batch.merging.LEAST", 1)
     monkeypatch.setattr("weft.runtime.local.TASKS", 3)
     names = ("a", "b") if kind == "inner" else ()
     runner = LocalRunner(graph_of(PAIR, Ordering(kind, 1, names), a="ts", b="ts"), partitions=4)
@@ -249,9 +249,9 @@ def test_tasks_that_are_lost_while_they_merge_are_replaced(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What they had written is not seen, and the batch is not run again."""
-    monkeypatch.setattr("weft.runtime.loop.merging.FEW", 0)
-    monkeypatch.setattr("weft.runtime.loop.merging.LEAST", 1)
-    monkeypatch.setattr("weft.runtime.loop.attempts.PATIENCE", 0.0)
+    monkeypatch.setattr("weft.runtime.loop.batch.merging.FEW", 0)
+    monkeypatch.setattr("weft.runtime.loop.batch.merging.LEAST", 1)
+    monkeypatch.setattr("weft.runtime.loop.batch.task_runner.PATIENCE", 0.0)
     runner = LocalRunner(graph_of(PAIR, Ordering(kind), a="ts", b="ts"), partitions=4)
     sink = to_parquet(tmp_path / "out").in_order()
     sink.open(result_schema(runner.graph.query))
@@ -283,7 +283,7 @@ def test_a_sink_that_fails_in_a_task_suspends_its_query_alone(
     few: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And says why."""
-    monkeypatch.setattr("weft.runtime.loop.merging.FEW", few)
+    monkeypatch.setattr("weft.runtime.loop.batch.merging.FEW", few)
     runner = LocalRunner(graph_of(PAIR, Ordering("outer"), a="ts", b="ts"), partitions=2)
     runner.loop.sinks.add("query", Full(tmp_path, digits=10))
     rows = [(id_, id_ % 5, id_ % 4) for id_ in range(40)]

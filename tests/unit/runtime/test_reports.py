@@ -15,7 +15,7 @@ from weft.kernels.expr.user_functions import CallCounts, ConditionCounts, Spent
 from weft.runtime.hop.census import Census, TooMany
 from weft.runtime.hop.outcome import StepCount
 from weft.runtime.log.values import HeldRun
-from weft.runtime.loop.task_reports import TaskReports
+from weft.runtime.loop.batch.task_reports import TaskReports
 from weft.runtime.state.open_segments import Underway
 from weft.runtime.state.partition_manifest import PartitionFile, StoredRun, StoreTotals
 from weft.runtime.wire.exchange import Exchange, Sender, SentParcel

@@ -5,12 +5,12 @@ from __future__ import annotations
 from tests.unit.runtime.joins import graph
 from weft.logical.codec import encode
 from weft.runtime.log.values import BatchPlan, Manifest
-from weft.runtime.loop.ending import end_batch
-from weft.runtime.loop.migrated_manifest import facts_of
-from weft.runtime.loop.ran_batch import RanBatch
-from weft.runtime.loop.task_reports import TaskReports
+from weft.runtime.loop.batch.executed_batch import ExecutedBatch
+from weft.runtime.loop.batch.finished_batch import end_batch
+from weft.runtime.loop.batch.task_reports import TaskReports
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.queries.visibility import StateFacts
 from weft.runtime.wire.reports import InputAdmitted
 
 ROWS = "SELECT v.x FROM v [ROWS 4], w [ROWS 3] WHERE v.vid = w.vid"
@@ -25,8 +25,8 @@ def test_what_windows_that_count_forget_is_remembered() -> None:
         batch_order = encode(BatchOrder(number, program.graph.aliases, 2))
         plan = BatchPlan(number, 0, "", batch_order)
         arrived = [InputAdmitted("v", rows, 0, 0, 50 - number, 60), InputAdmitted("w", 1, 0, 0, 70, 70)]
-        ran = RanBatch(plan, manifest, TaskReports.from_reports(arrived), program)
+        ran = ExecutedBatch(plan, manifest, TaskReports.from_reports(arrived), program)
         manifest = end_batch(ran).manifest
-        seen.append(facts_of(manifest))
+        seen.append(StateFacts.after(manifest))
     assert [facts.evicted[v] for facts in seen] == [3 - 4, 9 - 4]
     assert [facts.oldest for facts in seen] == [{"v": 50, "w": 70}, {"v": 49, "w": 70}]

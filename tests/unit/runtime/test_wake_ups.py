@@ -14,8 +14,8 @@ from weft.bucket.bounds import Bounds
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
 from weft.runtime.loop import wake_ups
+from weft.runtime.loop.batch_planner import BatchPlanner
 from weft.runtime.loop.config import RunConfig
-from weft.runtime.loop.deciding import Decider
 from weft.runtime.loop.wake_ups import closable, until_next
 from weft.runtime.model.batch_order import ENDED, NEVER, UNKNOWN, Clock
 from weft.runtime.model.watermarks import Watermarks, clocks
@@ -112,46 +112,46 @@ def test_an_inner_join_asks_for_no_batch() -> None:
 class TestDue:
     """When a batch begins though no stream brings anything."""
 
-    def decider(self, sql: str) -> Decider:
+    def batch_planner(self, sql: str) -> BatchPlanner:
         config = RunConfig({}, {}, unused, unused, unused, partitions=1)
-        made = Decider(config, Checkpoint.in_memory(), History())
+        made = BatchPlanner(config, Checkpoint.in_memory(), History())
         made.active_queries = ActiveQueries(program=ExecutableGraph(graph(sql)))
         return made
 
-    def left(self, decider: Decider, **marks: float) -> Manifest:
-        program = decider.active_queries.program
+    def left(self, batch_planner: BatchPlanner, **marks: float) -> Manifest:
+        program = batch_planner.active_queries.program
         assert program is not None
         return manifest(program, 1, 3, marks=marks)
 
     def test_at_once_where_there_is_something_to_do(self) -> None:
         """Rows to close, queries to begin or to stop, the end of the input."""
-        decider = self.decider(LEFT)
+        batch_planner = self.batch_planner(LEFT)
         for mark, expected in ((1, False), (9, True)):
-            left = self.left(decider, v=9, w=mark)
-            decider.schedule(left, 0)
-            assert decider.is_due(left) is expected
-        quiet = self.left(decider, v=9, w=1)
-        decider.schedule(quiet, 0)
-        decider.changelog.begin("new", QueryRequest(query(INNER)))
-        assert decider.is_due(quiet)
-        decider.changelog.take()
-        decider.changelog.stop("old", "stopped")
-        assert decider.is_due(quiet)
-        decider.changelog.take()
-        assert not decider.is_due(quiet)
-        decider.ending = True
-        assert decider.is_due(quiet)
+            left = self.left(batch_planner, v=9, w=mark)
+            batch_planner.schedule(left, 0)
+            assert batch_planner.is_due(left) is expected
+        quiet = self.left(batch_planner, v=9, w=1)
+        batch_planner.schedule(quiet, 0)
+        batch_planner.changelog.begin("new", QueryRequest(query(INNER)))
+        assert batch_planner.is_due(quiet)
+        batch_planner.changelog.take()
+        batch_planner.changelog.stop("old", "stopped")
+        assert batch_planner.is_due(quiet)
+        batch_planner.changelog.take()
+        assert not batch_planner.is_due(quiet)
+        batch_planner.ending = True
+        assert batch_planner.is_due(quiet)
 
     def test_after_a_pause_where_only_the_clock_is_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """And not before: batches would follow each other without end."""
         now = 100.0
         monkeypatch.setattr(wake_ups, "time", SimpleNamespace(monotonic=lambda: now))
-        decider = self.decider(ARRIVED)
-        waiting = self.left(decider, u=1)
-        decider.schedule(waiting, 0)
-        assert not decider.is_due(waiting)
+        batch_planner = self.batch_planner(ARRIVED)
+        waiting = self.left(batch_planner, u=1)
+        batch_planner.schedule(waiting, 0)
+        assert not batch_planner.is_due(waiting)
         now += wake_ups.PAUSE
-        assert decider.is_due(waiting)
+        assert batch_planner.is_due(waiting)
 
 
 def unused(*_: Any) -> Any:

@@ -13,7 +13,7 @@ from weft.ports.source import Source
 from weft.ports.table import RegisteredTable
 from weft.runtime.hop.limits import LIMIT, PORTION_BYTES, TaskLimits
 from weft.runtime.loop.adapter import Adapter, StaticPlan
-from weft.runtime.loop.driver import DEFAULT
+from weft.runtime.loop.driver_order import DEFAULT
 from weft.runtime.observe.recent import RecentStatistics
 from weft.runtime.queries.active import Decide
 from weft.runtime.queries.resume import Restore

@@ -87,8 +87,8 @@ class Running:
 
     def _wait_for_all(self) -> None:
         self.loop.intake.catch_up()
-        mark = self.loop.mark()
-        while self.is_active and not mark.reached.wait(POLL):
+        wait_point = self.loop.wait_point()
+        while self.is_active and not wait_point.reached.wait(POLL):
             pass
 
     def await_termination(self, timeout: float | None = None) -> bool:

@@ -21,7 +21,6 @@ from typing import Any
 from weft.errors import SourceError, WeftError
 from weft.kernels.expr.arrow import result_schema
 from weft.logical.codec import decode
-from weft.logical.nested.nested import read_streams
 from weft.logical.query.query import Query
 from weft.logical.schema import Stream
 from weft.ports.sink import Sink
@@ -29,29 +28,30 @@ from weft.ports.source import CursorContext, Source
 from weft.ports.table import RegisteredTable
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest, Suspension
-from weft.runtime.loop.attempts import TaskRunner
-from weft.runtime.loop.committing import Committer, Ended, FoundAgain
-from weft.runtime.loop.config import RunConfig
-from weft.runtime.loop.deciding import Decider
-from weft.runtime.loop.derived import DerivedStreams
-from weft.runtime.loop.ending import end_batch, hand_over_bad_records, samples_of
-from weft.runtime.loop.executor import Executor
-from weft.runtime.loop.intake import Intake
-from weft.runtime.loop.marks import Mark, Marks
-from weft.runtime.loop.merging import collect_ordered
-from weft.runtime.loop.migrated_manifest import migrated_manifest, without_tables
-from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
-from weft.runtime.loop.stream_changes import StreamChanges, describe_streams
-from weft.runtime.loop.tables import Tables
-from weft.runtime.loop.task_reports import TaskReports
-from weft.runtime.loop.watching import (
+from weft.runtime.loop.batch.committer import Committer, Ended, FoundAgain
+from weft.runtime.loop.batch.executed_batch import ExecutedBatch, StreamProgress
+from weft.runtime.loop.batch.finished_batch import end_batch, hand_over_bad_records, samples_of
+from weft.runtime.loop.batch.merging import collect_ordered
+from weft.runtime.loop.batch.migrated_manifest import migrated_manifest, without_tables
+from weft.runtime.loop.batch.task_reports import TaskReports
+from weft.runtime.loop.batch.task_runner import TaskRunner
+from weft.runtime.loop.batch_planner import BatchPlanner
+from weft.runtime.loop.batch_warnings import (
     LateRows,
     UnfinishedFiles,
     save_statistics,
     stop_failed_queries,
     warn_of_large_keys,
 )
-from weft.runtime.loop.watermark_resets import WatermarkResets, apply_resets
+from weft.runtime.loop.config import RunConfig
+from weft.runtime.loop.executor import Executor
+from weft.runtime.loop.intake.blocked_streams import goes_on_without
+from weft.runtime.loop.intake.cursors import Intake
+from weft.runtime.loop.intake.derived_streams import DerivedStreams
+from weft.runtime.loop.intake.stream_changes import StreamChanges, describe_streams
+from weft.runtime.loop.intake.tables import Tables
+from weft.runtime.loop.intake.wait_points import WaitPoint, WaitPoints
+from weft.runtime.loop.intake.watermark_resets import WatermarkResets, apply_resets
 from weft.runtime.observe.log_lines import log_batch
 from weft.runtime.observe.metrics import Backlog, BatchMetrics
 from weft.runtime.observe.progress import History, StateBytes, own_metrics, state_of
@@ -59,7 +59,7 @@ from weft.runtime.output.query_sinks import Output, QuerySinks
 from weft.runtime.output.sink_errors import sink_error
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.migration import StateMigration
-from weft.runtime.queries.request import QueryRequest, is_inner
+from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.resume import resume_from_log
 from weft.runtime.task.arrivals import ages_of_inputs, oldest_age
 from weft.runtime.wire.functions import check_registered
@@ -85,15 +85,17 @@ class Loop:
     ) -> None:
         self.config, self.log, self.executor = config, log, executor
         self.history, self.sinks = History(), QuerySinks()
-        self.decider = Decider(config, log, self.history)
-        self.committer = Committer(log, self.decider.changelog, self._compute_again, overlapping, self.now)
+        self.batch_planner = BatchPlanner(config, log, self.history)
+        self.committer = Committer(
+            log, self.batch_planner.changelog, self._compute_again, overlapping, self.now
+        )
         self.tasks = TaskRunner(config, log, executor, self.sinks)
         self.intake = Intake(self._place, config.batch_bytes, may_block=self._may_block)
-        self.decider.is_whole = lambda: not self.intake.blocked
-        self.derived = DerivedStreams(config, log, self.decider, self.intake, self._open)
-        self.marks = Marks(self.intake)
+        self.batch_planner.is_whole = lambda: not self.intake.blocked
+        self.derived = DerivedStreams(config, log, self.batch_planner, self.intake, self._open)
+        self.wait_points = WaitPoints(self.intake)
         self.wake = threading.Event()
-        self.tables = Tables(log, lambda: self.decider.clock(), self.wake.set)
+        self.tables = Tables(log, lambda: self.batch_planner.clock(), self.wake.set)
         self.before, self.past = Manifest(), TaskReports()
         self.known: Mapping[str, QueryRequest] = {}  # the queries that it began with
         self.ended: Ended | None = None
@@ -106,7 +108,7 @@ class Loop:
     @property
     def active_queries(self) -> ActiveQueries:
         """The queries that run."""
-        return self.decider.active_queries
+        return self.batch_planner.active_queries
 
     @property
     def stopping(self) -> bool:
@@ -136,7 +138,7 @@ class Loop:
         self.tables.open_all(self.config.tables, state)
         begun = [request for request, _ in queries.values()]
         self.tables.load_for([*begun, *self.active_queries.requests.values(), *self.known.values()])
-        self.decider.schedule(self.before, self.decider.clock())
+        self.batch_planner.schedule(self.before, self.batch_planner.clock())
 
     def _resume(self, queries: Mapping[str, tuple[QueryRequest, Sink]], planned: BatchPlan | None) -> None:
         """Let the queries that ran before go on as they were, and have new ones begin with the next new batch."""
@@ -149,7 +151,7 @@ class Loop:
             self.history.add(program.graph, BatchMetrics.from_dict(self.before.metrics))
             self.history.resumed = self.before.number
         self.known = found.known
-        self.decider.resume(found, self.before)
+        self.batch_planner.resume(found, self.before)
         # where a manifest was lost, sinks already have batches that will be repeated, unchanged
         last = self.before.number if planned is None else planned.number - 1
         self.committer.suspended.resume(self.before.suspended)
@@ -183,7 +185,7 @@ class Loop:
     def run_next(self, *, also_empty: bool = False) -> bool:
         """Run the next batch, if there is something to do or it may be empty; return whether one was run."""
         began = time.perf_counter()
-        plan = self.decider.written_plan(self.before)
+        plan = self.batch_planner.written_plan(self.before)
         is_new = plan is None
         if plan is None:
             plan = self._plan_next(also_empty)
@@ -195,7 +197,7 @@ class Loop:
             self.ended = ended = self.end(ran, outputs, began)
         except WeftError:
             if is_new:
-                self.decider.take_back(plan, self.before)
+                self.batch_planner.take_back(plan, self.before)
             raise
         self.committer.begin(ended, self._committed)
         return True
@@ -206,27 +208,27 @@ class Loop:
         self.derived.stop_with_others()
         if self.derived.names():
             self.committer.wait()  # so that what the last batch gave is offered
-        self.marks.look()
+        self.wait_points.look()
         self._unfinished.report(self.intake.unfinished())
         chosen = self.intake.chosen()
         newer = self.tables.has_newer(self.active_queries.program) or self.resets.are_waiting
-        due = newer or self.committer.has_resumed or self.decider.is_due(self.before)
+        due = newer or self.committer.has_resumed or self.batch_planner.is_due(self.before)
         if not (chosen or also_empty or due):
             return None
         self.config.statistics.table_rows = self.tables.rows()
-        with self.decider.planning:
+        with self.batch_planner.planning:
             resets = self.resets.planned(self.before, self.active_queries)
-            plan = replace(self.decider.new(apply_resets(self.before, resets), chosen), resets=resets)
+            plan = replace(self.batch_planner.new(apply_resets(self.before, resets), chosen), resets=resets)
             self.intake.take(plan)
             ages, oldest = ages_of_inputs(chosen, plan.now), oldest_age(chosen, plan.now)
             blocked = self.intake.blocked.names()
             plan = replace(plan, cursors=self.intake.states(), ages=ages, oldest_age=oldest, blocked=blocked)
-            plan = self.tables.planned(plan, self.decider, self.before)
+            plan = self.tables.planned(plan, self.batch_planner, self.before)
             self.log.write_plan(plan)
-            self.decider.settle(plan)
+            self.batch_planner.settle(plan)
         return plan
 
-    def _execute_readable(self, plan: BatchPlan) -> tuple[RanBatch, dict[str, Output]]:
+    def _execute_readable(self, plan: BatchPlan) -> tuple[ExecutedBatch, dict[str, Output]]:
         """Run a new batch; a stream that turns out to be unreadable is left out, if others go on without it."""
         while True:
             try:
@@ -246,15 +248,10 @@ class Loop:
                 return found
 
     def _may_block(self, stream: str) -> bool:
-        """Whether the run goes on without a stream: there is a query that does not read it, or need not be any."""
-        known = self.config.streams.get(stream)
-        if known is None or known.definition:
-            return False  # what is derived is in the checkpoint
-        asked = [one.query for one in self.active_queries.requests.values() if not is_inner(one)]
-        read = ({one.name for one in read_streams(query)} for query in asked)
-        return self.config.idle or any(stream not in names for names in read)
+        config, queries = self.config, self.active_queries.of_users.values()
+        return goes_on_without(config.streams.get(stream), queries, idle=config.idle)
 
-    def execute(self, plan: BatchPlan) -> tuple[RanBatch, dict[str, Output]]:
+    def execute(self, plan: BatchPlan) -> tuple[ExecutedBatch, dict[str, Output]]:
         """Run the tasks of a batch; return it with what they reported, and where the results of its queries went."""
         self.past, queries = TaskReports(), self.active_queries
         self.before = self.resets.begin(self.before, plan)
@@ -262,7 +259,7 @@ class Loop:
         before = self._migrate(plan, outputs) if plan.changed else self.before
         before = without_tables(before, queries.program, plan.tables)
         reports = self.tasks.run(plan, before, queries, outputs, boundary=False)
-        return RanBatch(plan, before, reports.after(self.past), queries.program), outputs
+        return ExecutedBatch(plan, before, reports.after(self.past), queries.program), outputs
 
     def _compute_again(self, ended: Ended, names: Iterable[str]) -> FoundAgain:
         """The results of some queries in a batch that ran and is not committed yet, this time for the driver.
@@ -270,7 +267,7 @@ class Loop:
         Nothing else of it counts: the batch leaves what it left, and files that this writes are named nowhere.
         """
         plan, ran = ended.ran.plan, ended.ran
-        queries = self.decider.queries_of(plan.blueprint)
+        queries = self.batch_planner.queries_of(plan.blueprint)
         outputs = {name: self.sinks.output(name).by_driver() for name in names}
         past = TaskReports()
         if plan.migration is not None:
@@ -289,12 +286,12 @@ class Loop:
             migration, began = decode(StateMigration, plan.migration), time.perf_counter()
             self.past = self.tasks.run(plan, self.before, self.active_queries, outputs, boundary=True)
             self.config.adapter.migrated(time.perf_counter() - began)
-        old = self.decider.queries_of(self.before.blueprint).program
+        old = self.batch_planner.queries_of(self.before.blueprint).program
         manifest = migrated_manifest(self.before, old, self.active_queries.program, migration, self.past.left)
         self.log.write_migrated(plan.number, manifest)
         return manifest
 
-    def end(self, ran: RanBatch, outputs: Mapping[str, Output], began: float) -> Ended:
+    def end(self, ran: ExecutedBatch, outputs: Mapping[str, Output], began: float) -> Ended:
         """Work out what a batch leaves, so that the next one can begin with it before this one is committed."""
         plan, reports = ran.plan, ran.reports
         hand_over_bad_records(ran, self.config.set_aside)
@@ -305,11 +302,13 @@ class Loop:
         if ran.program is not None and left.metrics is not None:
             self.history.add(ran.program.graph, left.metrics)
             self.history.samples.add(plan.number, reports.read.values)
-            self.decider.samples = samples_of(ran.program, reports) or self.decider.samples
-            stop_failed_queries(self.decider.changelog, ran.program, left.manifest, self.config.state_limit)
+            self.batch_planner.samples = samples_of(ran.program, reports) or self.batch_planner.samples
+            stop_failed_queries(
+                self.batch_planner.changelog, ran.program, left.manifest, self.config.state_limit
+            )
             warn_of_large_keys(left.metrics, self.config.key_limit)
             self._late.look(ran, left.manifest)
-        self.decider.schedule(left.manifest, plan.now)
+        self.batch_planner.schedule(left.manifest, plan.now)
         return Ended(ran, left, outputs, began)
 
     def _committed(self, ended: Ended) -> None:
@@ -336,10 +335,10 @@ class Loop:
                 self.give_kept()
             if self.run_next():
                 lately = time.monotonic()
-                self._release_marks()
+                self._release_wait_points()
                 continue
             self.committer.wait()
-            self._release_marks()
+            self._release_wait_points()
             self.wake.wait(WATCHFUL if time.monotonic() - lately < LATELY else DROWSY)
             self.wake.clear()
         self.committer.wait()
@@ -356,10 +355,10 @@ class Loop:
             self._open(name, self.sinks[name], self.active_queries.requests[name].query, self._unopened[name])
             del self._unopened[name]
 
-    def _release_marks(self) -> None:
+    def _release_wait_points(self) -> None:
         before, committer = self.before, self.committer
         has_more = lambda: committer.has_resumed or self.derived.has_more(before)  # noqa: E731
-        self.marks.release(before.number, committer.last, has_more, self._try_again)
+        self.wait_points.release(before.number, committer.last, has_more, self._try_again)
 
     def _try_again(self) -> bool:
         """Try all sinks and streams that have failed, before somebody is told that they do; whether there are any."""
@@ -369,11 +368,11 @@ class Loop:
         self.intake.blocked.try_now()
         return bool(self.intake.blocked)
 
-    def mark(self) -> Mark:
-        """A new mark, which is reached when all input that is there now has been processed."""
-        mark = self.marks.add()
+    def wait_point(self) -> WaitPoint:
+        """A new wait point, which is reached when all input that is there now has been processed."""
+        point = self.wait_points.add()
         self.wake.set()
-        return mark
+        return point
 
     def close(self) -> None:
         """End all tasks, and close the sources and the log."""
@@ -392,15 +391,15 @@ class Loop:
         self._open(name, sink, request.query, self.before.number)
         for stream, source in self.derived.begin(request.query, self.before.number):
             self.add_stream(stream, source)
-        self.decider.begin(name, request)
+        self.batch_planner.begin(name, request)
         self.wake.set()
 
     def stop_query(self, name: str) -> None:
         """Stop a query with the next batch, even if that is run by a later session."""
-        request = self.decider.changelog.request(name) or self.active_queries.requests.get(name)
+        request = self.batch_planner.changelog.request(name) or self.active_queries.requests.get(name)
         if request is not None:
             self.log.requests.write_stop(name, "stopped", request.fingerprint)
-            self.decider.changelog.stop(name, "stopped")
+            self.batch_planner.changelog.stop(name, "stopped")
             self.wake.set()
 
     def add_stream(self, stream: Stream, source: Source) -> None:
@@ -421,12 +420,12 @@ class Loop:
 
     def end_input(self) -> None:
         """Declare that no more input comes: once all that has come is processed, every row is closed."""
-        self.decider.ending = True
+        self.batch_planner.ending = True
         self.wake.set()
 
     def now(self) -> int:
         """The time, in microseconds since 1970."""
-        return self.decider.clock()
+        return self.batch_planner.clock()
 
     def backlog(self) -> dict[str, Backlog]:
         """What of every stream waits now, as of the last look."""
@@ -435,14 +434,13 @@ class Loop:
 
     def suspended(self) -> dict[str, Suspension]:
         """The queries that are suspended: their sinks cannot take results, or their streams cannot be read."""
-        asked = {n: one.query for n, one in self.active_queries.requests.items() if not is_inner(one)}
-        return {**self.intake.blocked.suspended(asked), **self.committer.suspended.values()}
+        blocked = self.intake.blocked.suspended(self.active_queries.of_users)
+        return {**blocked, **self.committer.suspended.values()}
 
     def all_suspended(self) -> bool:
         """Whether queries run, and every one of them is suspended."""
         suspended = self.suspended()
-        running = [name for name, one in self.active_queries.requests.items() if not is_inner(one)]
-        return bool(suspended) and all(name in suspended for name in running)
+        return bool(suspended) and suspended.keys() >= self.active_queries.of_users.keys()
 
     def state_of(self, name: str) -> StateBytes:
         """The bytes of a query's stores and held results after the last batch."""

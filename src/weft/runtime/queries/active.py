@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from weft.errors import WeftError
 from weft.logical.codec import decode, encode
+from weft.logical.query.query import Query
 from weft.plan.physical.graph import CODEC, PhysicalGraph
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.log.checkpoint import Checkpoint
@@ -19,7 +20,7 @@ from weft.runtime.log.values import Blueprint
 from weft.runtime.program.executable import ExecutableGraph, program_of
 from weft.runtime.queries.changelog import Changes
 from weft.runtime.queries.migration import StateMigration
-from weft.runtime.queries.request import QueryRequest
+from weft.runtime.queries.request import QueryRequest, is_inner
 from weft.runtime.queries.transition import Transition
 from weft.runtime.queries.visibility import StateFacts
 from weft.stats.statistics import Statistics
@@ -60,6 +61,11 @@ class ActiveQueries:
         requests = {name: encode(one) for name, one in sorted(self.requests.items())}
         transition = encode(self.transition) if self.transition else None
         return Blueprint(graph, plan, requests, dict(self.stopped), dict(self.former), self.fresh, transition)
+
+    @property
+    def of_users(self) -> dict[str, Query]:
+        """The queries that users asked for, by name: without those that make the tuples of derived streams."""
+        return {name: request.query for name, request in self.requests.items() if not is_inner(request)}
 
     @classmethod
     def from_blueprint(cls, blueprint: Blueprint) -> ActiveQueries:

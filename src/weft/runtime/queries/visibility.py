@@ -19,6 +19,7 @@ from weft.plan.physical.derive import closed_retention, columns_of, filters_of
 from weft.plan.physical.graph import Member, Visibility
 from weft.plan.physical.placing import is_foreign
 from weft.plan.workload import WorkloadPlan
+from weft.runtime.log.values import Manifest
 from weft.runtime.model.columns import FOREVER, full_name, micros, seq_name
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan, lifetime
@@ -53,6 +54,12 @@ class StateFacts:
     newest: Mapping[str, int] = field(default_factory=dict)
     oldest: Mapping[str, int] = field(default_factory=dict)
     arrived: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def after(cls, manifest: Manifest) -> StateFacts:
+        """What a manifest says of the state before the batch that follows it."""
+        of_streams = (manifest.marks, manifest.newest, manifest.oldest, manifest.arrived)
+        return cls(manifest.number + 1, manifest.kept, manifest.evicted, *of_streams)
 
 
 def members_of_plan(

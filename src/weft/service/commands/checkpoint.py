@@ -80,7 +80,7 @@ def watermark(
 
         Client(place).set_watermark(stream, to)
     else:
-        from weft.runtime.loop.watermark_resets import reset_stopped
+        from weft.runtime.loop.intake.watermark_resets import reset_stopped
         from weft.session.validation import checkpoint_path
         from weft.storage.places import storage_at
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from weft.ports.punctuation import Punctuations
 from weft.runtime.log.values import KeptBatch
-from weft.runtime.loop.task_reports import Answered
+from weft.runtime.loop.batch.task_reports import Answered
 from weft.runtime.output.ordered_output import Gathered
 from weft.runtime.output.query_sinks import Output
 from weft.runtime.output.suspended import KeptResults, read_kept

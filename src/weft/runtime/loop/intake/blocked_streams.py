@@ -15,13 +15,24 @@ from dataclasses import dataclass, field, replace
 from weft.errors import WeftError
 from weft.logical.nested.nested import read_streams
 from weft.logical.query.query import Query
+from weft.logical.schema import Stream
 from weft.runtime.log.values import Suspension
 
-__all__ = ["BlockedStreams"]
+__all__ = ["BlockedStreams", "goes_on_without"]
 
 _LOG = logging.getLogger("weft")
 
 FIRST, LONGEST = 1.0, 60.0  # seconds before a stream is tried again, at first and at most
+
+
+def goes_on_without(stream: Stream | None, queries: Iterable[Query], *, idle: bool) -> bool:
+    """Whether a run goes on without a stream: a query does not read it or, in an ``idle`` run, there need be none.
+
+    A derived stream is never done without, since its tuples are in the checkpoint; neither is one that is not known.
+    """
+    if stream is None or stream.definition:
+        return False
+    return idle or any(stream.name not in {read.name for read in read_streams(query)} for query in queries)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from weft.runtime.queries.visibility import StateFacts
 from weft.runtime.state.partition_manifest import PartitionFile, StoreTotals, moment_of
 from weft.runtime.wire.reports import PartitionsLeft
 
-__all__ = ["facts_of", "migrated_manifest", "next_partitions", "next_stores", "without_tables"]
+__all__ = ["migrated_manifest", "next_partitions", "next_stores", "without_tables"]
 
 
 def next_partitions(before: Manifest, left: Iterable[PartitionsLeft]) -> dict[int, PartitionFile]:
@@ -54,12 +54,6 @@ def without_tables(manifest: Manifest, program: ExecutableGraph | None, tables: 
     )
 
 
-def facts_of(manifest: Manifest) -> StateFacts:
-    """What a manifest says of the state before the batch that follows it."""
-    known = (manifest.marks, manifest.newest, manifest.oldest, manifest.arrived)
-    return StateFacts(manifest.number + 1, manifest.kept, manifest.evicted, *known)
-
-
 def migrated_manifest(
     before: Manifest,
     old: ExecutableGraph | None,
@@ -74,7 +68,7 @@ def migrated_manifest(
     known = {s: moment for s, moment in before.begun.items() if s not in migration.fills}
     begun = {s: known.get(s, moment_of(before.number + 1, boundary=True)) for s in identities}
     stores = next_stores(before, left)
-    facts = facts_of(before)
+    facts = StateFacts.after(before)
     return replace(
         before,
         partitions=next_partitions(before, left) if identities else {},

@@ -17,9 +17,9 @@ from weft.ports.sink import Sink
 from weft.ports.source import Source
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
+from weft.runtime.loop.batch_planner import BatchPlanner
 from weft.runtime.loop.config import RunConfig
-from weft.runtime.loop.deciding import Decider
-from weft.runtime.loop.intake import Intake
+from weft.runtime.loop.intake.cursors import Intake
 from weft.runtime.queries.request import DERIVED, QueryRequest, is_inner
 from weft.runtime.queries.resume import Resumed
 from weft.storage.places import new_memory
@@ -47,7 +47,7 @@ class DerivedStreams:
 
     config: RunConfig
     log: Checkpoint
-    decider: Decider
+    batch_planner: BatchPlanner
     intake: Intake
     open_sink: Callable[[str, Sink, Query, int], None]
     _memory: str = field(default_factory=new_memory)
@@ -58,7 +58,7 @@ class DerivedStreams:
 
     def has_more(self, before: Manifest) -> bool:
         """Whether a batch is due, or what the last one gave to derived streams is not taken yet."""
-        return self.decider.is_due(before) or any(
+        return self.batch_planner.is_due(before) or any(
             through < before.number for through in self.intake.states_of(self.names(), "through")
         )
 
@@ -73,9 +73,9 @@ class DerivedStreams:
 
     def begin(self, query: Query, last: int) -> list[tuple[Stream, Source]]:
         """Run the queries of a query's derived streams, unless they run already; gives the streams that are new."""
-        changelog = self.decider.changelog
+        changelog = self.batch_planner.changelog
         for inner in self.inner_queries(query):
-            runs = inner.name in self.decider.active_queries.requests
+            runs = inner.name in self.batch_planner.active_queries.requests
             stops = inner.name in changelog.stopping()
             if changelog.request(inner.name) is None and (stops or not runs):
                 self.open_sink(inner.name, inner.sink, inner.request.query, last)
@@ -86,7 +86,7 @@ class DerivedStreams:
 
     def stop_with_others(self) -> None:
         """Stop inner queries that nobody needs any more, and queries that lack an inner one which stops."""
-        changelog, requests = self.decider.changelog, self.decider.active_queries.requests
+        changelog, requests = self.batch_planner.changelog, self.batch_planner.active_queries.requests
         waiting = [changelog.request(name) for name in changelog.waiting()]
         soon = self.needed(one.query for one in waiting if one is not None)
         for name in self.unused(requests, changelog.stopping()):

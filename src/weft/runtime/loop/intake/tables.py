@@ -21,7 +21,7 @@ from weft.logical.nested.nested import read_streams
 from weft.ports.source import Blobs, Part
 from weft.ports.table import RegisteredTable, TableReader
 from weft.runtime.log.values import BatchPlan, Manifest
-from weft.runtime.loop.deciding import Decider
+from weft.runtime.loop.batch_planner import BatchPlanner
 from weft.runtime.observe.table_progress import TableProgress
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.request import QueryRequest
@@ -175,13 +175,13 @@ class Tables:
         with self._guard:
             return sorted(name for name in names if name in self.known and self.known[name].found is not None)
 
-    def planned(self, plan: BatchPlan, decider: Decider, before: Manifest) -> BatchPlan:
+    def planned(self, plan: BatchPlan, batch_planner: BatchPlanner, before: Manifest) -> BatchPlan:
         """The plan of a batch with the tables that it reads: those that are others now, or are stored anew."""
-        program = decider.active_queries.program
+        program = batch_planner.active_queries.program
         names = tables_of(program)
         wanted = set(self.waiting(names))
         if plan.changed:
-            old = decider.queries_of(before.blueprint).program
+            old = batch_planner.queries_of(before.blueprint).program
             wanted |= {name for name in names if stores_of_table(old, name) != stores_of_table(program, name)}
         inputs = {**plan.inputs, **self.take(wanted)}
         states = {**plan.cursors, **self.states()}

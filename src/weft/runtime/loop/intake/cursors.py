@@ -15,8 +15,8 @@ from typing import Any
 from weft.errors import SourceError
 from weft.ports.source import Cursor, CursorContext, Offer, Part, Source
 from weft.runtime.log.values import BatchPlan, Inputs
-from weft.runtime.loop.batch_facts import ROW_BYTES
-from weft.runtime.loop.blocked_streams import BlockedStreams
+from weft.runtime.loop.driver_order import ROW_BYTES
+from weft.runtime.loop.intake.blocked_streams import BlockedStreams
 from weft.runtime.observe.metrics import Backlog
 
 __all__ = ["Intake", "choose_parts", "left_waiting"]

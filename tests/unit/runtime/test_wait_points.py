@@ -14,8 +14,8 @@ import pytest
 import weft
 from tests.shares import seeds
 from weft.ports.source import Offer, Part, Unfinished
-from weft.runtime.loop.intake import Intake
-from weft.runtime.loop.marks import Marks
+from weft.runtime.loop.intake.cursors import Intake
+from weft.runtime.loop.intake.wait_points import WaitPoints
 
 X = Unfinished("x", "it is being written")
 PART = Part({"file": "x"}, 10)
@@ -35,44 +35,44 @@ class Scripted:
         return offer
 
 
-def scripted() -> tuple[Scripted, Intake, Marks]:
-    """Marks over one stream."""
+def scripted() -> tuple[Scripted, Intake, WaitPoints]:
+    """Wait points over one stream."""
     cursor: Any = Scripted()
     intake = Intake(lambda *_: None, 1 << 20)  # type: ignore[arg-type]
     intake.cursors["s"], intake.taken["s"], intake.released["s"] = cursor, 0, 0
-    return cursor, intake, Marks(intake)
+    return cursor, intake, WaitPoints(intake)
 
 
 def test_a_look_that_was_under_way_does_not_count() -> None:
     """It may not have seen what was there when somebody began to wait."""
-    cursor, _, marks = scripted()
+    cursor, _, wait_points = scripted()
     made = []
-    cursor.during = lambda: made.append(marks.add())
-    marks.look()
+    cursor.during = lambda: made.append(wait_points.add())
+    wait_points.look()
     cursor.offer, cursor.during = Offer((PART,), backlog=(1, 10)), lambda: None
-    marks.release(0, 0, lambda: False)
+    wait_points.release(0, 0, lambda: False)
     assert not made[0].reached.is_set()
-    marks.look()
-    marks.release(0, 0, lambda: False)
+    wait_points.look()
+    wait_points.release(0, 0, lambda: False)
     assert made[0].target == {"s": 1}
     assert not made[0].reached.is_set()
 
 
 def test_a_file_that_an_offer_had_no_room_to_name_is_still_waited_for() -> None:
     """Files that came later are many, and the one that was there is not among those that were committed."""
-    cursor, intake, marks = scripted()
-    mark = marks.add()
+    cursor, intake, wait_points = scripted()
+    point = wait_points.add()
     cursor.offer = Offer((), (X,))
-    marks.look()
+    wait_points.look()
     cursor.offer = Offer((PART,), (), (5, 50))  # it is full before it comes to x
-    marks.look()
+    wait_points.look()
     intake.taken["s"] = intake.released["s"] = 50
-    marks.release(0, 0, lambda: False)
-    assert not mark.reached.is_set()
+    wait_points.release(0, 0, lambda: False)
+    assert not point.reached.is_set()
     cursor.offer = Offer()
-    marks.look()
-    marks.release(0, 0, lambda: False)
-    assert mark.reached.is_set()
+    wait_points.look()
+    wait_points.release(0, 0, lambda: False)
+    assert point.reached.is_set()
 
 
 def within(seconds: float, do: Callable[[], object]) -> None:

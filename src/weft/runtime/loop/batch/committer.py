@@ -18,20 +18,26 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field, replace
 
 from weft.errors import ResultLimitError, SinkError
+from weft.logical.codec import encode
 from weft.ports.sink import RememberingSink, Sink, hurried
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.loop.delivery import deliver, deliver_kept, results_to_keep
-from weft.runtime.loop.ending import BatchEnd
-from weft.runtime.loop.latencies import with_latencies
-from weft.runtime.loop.ran_batch import RanBatch
-from weft.runtime.loop.task_reports import Answered
+from weft.runtime.loop.batch.delivery import deliver, deliver_kept, results_to_keep
+from weft.runtime.loop.batch.executed_batch import ExecutedBatch
+from weft.runtime.loop.batch.finished_batch import BatchEnd
+from weft.runtime.loop.batch.task_reports import Answered
 from weft.runtime.output.ordered_output import Gathered
 from weft.runtime.output.query_sinks import Output, QuerySinks
 from weft.runtime.output.sink_errors import name_of, sink_error
 from weft.runtime.output.suspended import Suspensions
 from weft.runtime.queries.changelog import Changelog
 
-__all__ = ["Committer", "Ended", "FoundAgain"]
+__all__ = [
+    "Committer",
+    "Ended",
+    "FoundAgain",
+    "with_latencies",
+]
+
 
 _LOG = logging.getLogger("weft")
 
@@ -46,7 +52,7 @@ class Ended:
     when it began (`time.perf_counter`).
     """
 
-    ran: RanBatch
+    ran: ExecutedBatch
     left: BatchEnd
     outputs: Mapping[str, Output]
     began: float
@@ -324,3 +330,22 @@ class _Questions:
     def close(self) -> None:
         """Answer no more."""
         self._closed = True
+
+
+def with_latencies(ran: ExecutedBatch, left: BatchEnd, committed: Mapping[str, int]) -> BatchEnd:
+    """What a batch leaves, with the latencies of its results; ``committed`` is when those of each query were committed.
+
+    Times are in microseconds since 1970.
+    """
+    if left.metrics is None or ran.program is None:
+        return left
+    found = {}
+    for query, done in committed.items():
+        member = ran.program.members.get(query)
+        waits = member is not None and member.held and query in left.ordered
+        ages = left.ordered[query].ages if waits else ran.reports.answers.ages.get(query)
+        if ages is not None and ages.count and query not in ran.reports.answers.failed:
+            found[query] = ages.committed(done - ran.plan.now)
+    metrics = replace(left.metrics, latencies=found)
+    plain = {**left.manifest.metrics, "latencies": {query: encode(one) for query, one in found.items()}}
+    return replace(left, metrics=metrics, manifest=replace(left.manifest, metrics=plain))

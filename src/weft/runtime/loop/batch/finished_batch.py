@@ -7,6 +7,7 @@ so files that a lost attempt wrote are not part of the state.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import add
@@ -15,20 +16,37 @@ from typing import Any
 from weft.logical.codec import encode
 from weft.runtime.log.totals import QueryTotals, StreamTotals, Totals
 from weft.runtime.log.values import Manifest
+from weft.runtime.loop.batch.executed_batch import ExecutedBatch, StreamProgress
+from weft.runtime.loop.batch.migrated_manifest import next_partitions, next_stores
+from weft.runtime.loop.batch.task_reports import TaskReports
 from weft.runtime.loop.config import SetAside
-from weft.runtime.loop.measuring import measure_batch
-from weft.runtime.loop.migrated_manifest import next_partitions, next_stores
-from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
-from weft.runtime.loop.task_reports import TaskReports
-from weft.runtime.model.batch_order import BatchOrder
+from weft.runtime.loop.driver_order import next_rows_per_byte
+from weft.runtime.model.batch_order import ENDED, BatchOrder
 from weft.runtime.model.watermarks import Watermarks
-from weft.runtime.observe.metrics import Backlog, BatchMetrics
+from weft.runtime.observe.metrics import (
+    Backlog,
+    BatchMetrics,
+    StoreMetrics,
+    next_keys,
+    sum_conditions,
+    sum_functions,
+    sum_steps,
+)
+from weft.runtime.observe.table_progress import table_states
 from weft.runtime.output.ordered_output import Gathered
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.active import Samples
 from weft.runtime.state.expiry import forgettable
+from weft.runtime.state.partition_manifest import StoreTotals
+from weft.stats.sampling.estimates import next_heavy
 
-__all__ = ["BatchEnd", "end_batch", "hand_over_bad_records", "samples_of"]
+__all__ = [
+    "BatchEnd",
+    "end_batch",
+    "hand_over_bad_records",
+    "measure_batch",
+    "samples_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +59,7 @@ class BatchEnd:
 
 
 def end_batch(
-    ran: RanBatch,
+    ran: ExecutedBatch,
     progress: StreamProgress | None = None,
     ordered: Mapping[str, Gathered] | None = None,
     backlog: Mapping[str, Backlog] | None = None,
@@ -85,19 +103,21 @@ def end_batch(
     return BatchEnd(manifest, metrics, ordered)
 
 
-def _moved(ran: RanBatch, newest: Mapping[str, int]) -> dict[str, Sequence[Any]]:
+def _moved(ran: ExecutedBatch, newest: Mapping[str, int]) -> dict[str, Sequence[Any]]:
     """By stream, the record that moved the watermark last: its time, its batch and where it was read."""
     found = dict(ran.before.moved)
-    for stream, time in newest.items():
-        if time > ran.before.newest.get(stream, time - 1):
+    for stream, latest in newest.items():
+        if latest > ran.before.newest.get(stream, latest - 1):
             places = [
-                read.place for read in ran.reports.read.reads if (read.stream, read.newest) == (stream, time)
+                read.place
+                for read in ran.reports.read.reads
+                if (read.stream, read.newest) == (stream, latest)
             ]
-            found[stream] = [time, ran.number, min(places, default="")]
+            found[stream] = [latest, ran.number, min(places, default="")]
     return found
 
 
-def _rows_of_queries(ran: RanBatch, ordered: Mapping[str, Gathered]) -> dict[str, int]:
+def _rows_of_queries(ran: ExecutedBatch, ordered: Mapping[str, Gathered]) -> dict[str, int]:
     """How many results of every query leave with the batch, without those that are held back."""
     answers, rows = ran.reports.answers, dict[str, int]()
     for query, member in ran.program.members.items() if ran.program else ():
@@ -106,7 +126,7 @@ def _rows_of_queries(ran: RanBatch, ordered: Mapping[str, Gathered]) -> dict[str
     return rows
 
 
-def _totals(ran: RanBatch, progress: StreamProgress, metrics: BatchMetrics) -> Totals:
+def _totals(ran: ExecutedBatch, progress: StreamProgress, metrics: BatchMetrics) -> Totals:
     """The totals with a batch in which queries ran."""
     before, queries, streams = ran.before.totals, dict[str, QueryTotals](), dict[str, StreamTotals]()
     if ran.program is None:
@@ -135,7 +155,7 @@ def _of_both(
     return {name: pick(time, now.get(name, time)) for name, time in every.items()}
 
 
-def _evicted(ran: RanBatch, order: BatchOrder | None) -> dict[str, int]:
+def _evicted(ran: ExecutedBatch, order: BatchOrder | None) -> dict[str, int]:
     """By store, the clock below which tasks were allowed to forget rows, in this batch or before."""
     found: dict[str, int] = {}
     if ran.program is None or order is None:
@@ -149,7 +169,7 @@ def _evicted(ran: RanBatch, order: BatchOrder | None) -> dict[str, int]:
     return found
 
 
-def _dealt(ran: RanBatch) -> dict[str, dict[str, int]]:
+def _dealt(ran: ExecutedBatch) -> dict[str, dict[str, int]]:
     """How many tuples each read task has dealt out so far, by store of the graph."""
     stores = {store.identity for store in ran.program.stores.values()} if ran.program else set()
     found = {store: dict(tasks) for store, tasks in ran.before.dealt.items() if store in stores}
@@ -168,9 +188,74 @@ def samples_of(program: ExecutableGraph, reports: TaskReports) -> Samples | None
     return Samples(names, reports.read.samples)
 
 
-def hand_over_bad_records(ran: RanBatch, take: SetAside | None) -> None:
+def hand_over_bad_records(ran: ExecutedBatch, take: SetAside | None) -> None:
     """Hand over the records of a batch that were set aside, and how many of how many there are by now."""
     if take is not None:
         read, known = ran.reports.read, ran.before.records
         bad, seen = known.get("bad", 0) + read.set_aside, known.get("seen", 0) + read.seen
         take(ran.number, b"\n".join(read.bad), bad, seen)
+
+
+def measure_batch(
+    ran: ExecutedBatch,
+    progress: StreamProgress,
+    rows: Mapping[str, int],
+    ordered: Mapping[str, Gathered],
+    stores: Mapping[str, StoreTotals],
+    backlog: Mapping[str, Backlog],
+    began: float | None,
+) -> BatchMetrics | None:
+    """The metrics of a batch, None if no query ran; ``rows`` are the results that leave, by query."""
+    program, plan, reports = ran.program, ran.plan, ran.reports
+    if program is None or progress.order is None:
+        return None
+    known = BatchMetrics.from_dict(ran.before.metrics) if ran.before.metrics else None
+    keys = {query: one for query, one in known.keys.items() if query in program.members} if known else {}
+    ended = [query for query, clock in progress.order.clocks.items() if clock.now >= ENDED]
+    return BatchMetrics(
+        plan.number,
+        progress.order.order,
+        progress.inputs,
+        sum_steps(reports.work.steps),
+        _metrics_of_stores(program, stores),
+        sum(rows.values()),
+        rows,
+        dict(progress.watermarks.marks),
+        reports.work.seconds(),
+        started=plan.now / 1e6,
+        elapsed=0.0 if began is None else time.perf_counter() - began,
+        backlog=backlog,
+        files=sum(len(parts) for parts in plan.inputs.values()),
+        closed={q: count for q, count in reports.answers.closed.items() if q in program.members},
+        functions=sum_functions(reports.work.calls),
+        conditions=sum_conditions(reports.work.calls, program.graph),
+        busiest=reports.work.busiest(),
+        heavy=next_heavy(known.heavy if known else {}, reports.read.values),
+        keys=next_keys(keys, reports.work.census, ended),
+        punctuated=_last_punctuations(ordered),
+        held={query: count for query, one in ordered.items() if (count := one.rows_waiting)},
+        rows_per_byte=next_rows_per_byte(
+            known.rows_per_byte if known else {}, plan.inputs, reports.read.reads
+        ),
+        tables={name: one.version or "" for name, one in table_states(plan.cursors).items()},
+        cache=reports.work.cache,
+    )
+
+
+def _metrics_of_stores(
+    program: ExecutableGraph, stores: Mapping[str, StoreTotals]
+) -> dict[str, StoreMetrics]:
+    nodes = {store.identity: store.node for store in program.stores.values()}
+    return {
+        nodes[identity].name: StoreMetrics(one.rows, one.bytes, one.runs, max(1, len(nodes[identity].users)))
+        for identity, one in stores.items()
+        if identity in nodes and one.runs
+    }
+
+
+def _last_punctuations(ordered: Mapping[str, Gathered]) -> dict[str, dict[str, Any]]:
+    last = {query: one.punctuations[-1:] for query, one in ordered.items() if len(one.punctuations)}
+    return {
+        query: {"rows": int(one.rows[0]), "mark": int(one.marks[0]), "timed": one.timed}
+        for query, one in last.items()
+    }

@@ -22,8 +22,8 @@ from weft.plan.physical.graph import Member
 from weft.ports.punctuation import Punctuations
 from weft.runtime.hop.sorting import key_count, tuples_before
 from weft.runtime.log.values import HeldRun
-from weft.runtime.loop.attempts import TaskRunner
-from weft.runtime.loop.ran_batch import RanBatch, StreamProgress
+from weft.runtime.loop.batch.executed_batch import ExecutedBatch, StreamProgress
+from weft.runtime.loop.batch.task_runner import TaskRunner
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.output.batch_files import write_file
 from weft.runtime.output.merge_task import InMemory, Merge, collect
@@ -172,11 +172,11 @@ def range_cuts(runs: Iterable[SortedRun], tasks: int, low: int | None, high: int
 
 def collect_ordered(
     runner: TaskRunner,
-    ran: RanBatch,
+    ran: ExecutedBatch,
     progress: StreamProgress,
     queries: ActiveQueries,
     outputs: Mapping[str, Output],
-) -> tuple[RanBatch, dict[str, Gathered]]:
+) -> tuple[ExecutedBatch, dict[str, Gathered]]:
     """Bring the results of ordered queries into order.
 
     What a sink refuses is merged once more, for the driver, and the batch then says so. Results that are only counted
@@ -198,7 +198,7 @@ def collect_ordered(
 
 
 def _collect(
-    runner: TaskRunner, ran: RanBatch, queries: ActiveQueries, orders: Mapping[str, _Order]
+    runner: TaskRunner, ran: ExecutedBatch, queries: ActiveQueries, orders: Mapping[str, _Order]
 ) -> tuple[dict[str, Gathered], dict[str, SinkError]]:
     """Merge the results of ordered queries, and return them with the errors of sinks that cannot take them."""
     failed, storage = ran.reports.answers.failed, runner.log.storage
@@ -235,7 +235,7 @@ def _collect(
 
 
 def _order_of(
-    ran: RanBatch, progress: StreamProgress, batch_order: BatchOrder, member: Member, output: Output
+    ran: ExecutedBatch, progress: StreamProgress, batch_order: BatchOrder, member: Member, output: Output
 ) -> _Order:
     """An ordered query in a batch, before its results are merged."""
     rows, memory = ran.rows_before(member.name), InMemory()
@@ -247,7 +247,9 @@ def _order_of(
     return _Order(member, output, before, after, tuple(runs), held, memory)
 
 
-def _runs_of(member: Member, ran: RanBatch, batch_order: BatchOrder, memory: InMemory) -> Iterator[SortedRun]:
+def _runs_of(
+    member: Member, ran: ExecutedBatch, batch_order: BatchOrder, memory: InMemory
+) -> Iterator[SortedRun]:
     """The runs that tasks found, in an order that does not depend on which message came first."""
     aliases, ordering = member.query.aliases, member.ordering
     # Read tasks number their tuples for themselves.

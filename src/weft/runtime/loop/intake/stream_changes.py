@@ -16,9 +16,9 @@ from weft.logical.schema import Stream
 from weft.ports.source import Source
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
-from weft.runtime.loop.committing import Committer
+from weft.runtime.loop.batch.committer import Committer
 from weft.runtime.loop.config import RunConfig
-from weft.runtime.loop.intake import Intake
+from weft.runtime.loop.intake.cursors import Intake
 
 __all__ = ["StreamChanges", "describe_streams"]
 

@@ -11,7 +11,7 @@ from weft.logical.times import AHEAD_OF_THE_CLOCK, shown_time
 from weft.plan.physical.graph import PhysicalGraph
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
-from weft.runtime.loop.ran_batch import RanBatch
+from weft.runtime.loop.batch.executed_batch import ExecutedBatch
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.progress import too_large
 from weft.runtime.observe.recent import RecentStatistics
@@ -76,7 +76,7 @@ class LateRows:
         self._ahead: set[str] = set()  # the streams of which records were ahead of the clock
         self._said: dict[str, Any] = {}  # by stream, what moved the watermark of which it was said
 
-    def look(self, ran: RanBatch, left: Manifest) -> None:
+    def look(self, ran: ExecutedBatch, left: Manifest) -> None:
         """Look at a batch, which left a manifest."""
         if ran.program is None:
             return
@@ -93,7 +93,7 @@ class LateRows:
                 self._said[stream] = (moved,)
                 _LOG.warning(_late_text(stream, late / seen, ran.before, moved))
 
-    def _look_ahead(self, ran: RanBatch) -> None:
+    def _look_ahead(self, ran: ExecutedBatch) -> None:
         for line in ran.reports.read.bad:
             if AHEAD_OF_THE_CLOCK.encode() in line:
                 record = json.loads(line)
@@ -104,7 +104,7 @@ class LateRows:
                     _LOG.warning(told, stream, place, why)
 
 
-def _behind(ran: RanBatch, graph: PhysicalGraph) -> dict[str, int]:
+def _behind(ran: ExecutedBatch, graph: PhysicalGraph) -> dict[str, int]:
     """How many tuples were behind the watermark, by stream; all inputs of a stream have the same tuples."""
     inputs: dict[str, int] = {}
     for report in ran.reports.read.inputs:

@@ -20,10 +20,8 @@ from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.adapter import Situation
-from weft.runtime.loop.batch_facts import facts_of_batch
 from weft.runtime.loop.config import RunConfig
-from weft.runtime.loop.driver import driver_order
-from weft.runtime.loop.migrated_manifest import facts_of
+from weft.runtime.loop.driver_order import driver_order, facts_of_batch
 from weft.runtime.loop.wake_ups import WakeUps
 from weft.runtime.model.batch_order import ENDED, BatchOrder
 from weft.runtime.model.columns import micros
@@ -35,12 +33,13 @@ from weft.runtime.queries.changelog import Changelog, Changes
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.resume import Resumed
+from weft.runtime.queries.visibility import StateFacts
 from weft.storage.storage import Memory
 
-__all__ = ["Decider"]
+__all__ = ["BatchPlanner"]
 
 
-class Decider:
+class BatchPlanner:
     """Plans one batch after the other."""
 
     def __init__(self, config: RunConfig, log: Checkpoint, history: History) -> None:
@@ -201,7 +200,7 @@ class Decider:
 
         None if the queries and their plan stay as they are; a text says why if the data is the reason.
         """
-        facts = facts_of(before)
+        facts = StateFacts.after(before)
         known = self.config.statistics
         situation = Situation(self.active_queries, before, facts, self.history, known, self.samples)
         if changes:

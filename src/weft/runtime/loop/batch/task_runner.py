@@ -17,9 +17,9 @@ from typing import TypeVar
 from weft.errors import SinkError, WeftError
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
+from weft.runtime.loop.batch.task_reports import TaskReports
 from weft.runtime.loop.config import MACHINE, RunConfig
 from weft.runtime.loop.executor import Executor, NoRoomError, spread
-from weft.runtime.loop.task_reports import TaskReports
 from weft.runtime.output.merge_task import Merge
 from weft.runtime.output.query_sinks import Output, QuerySinks
 from weft.runtime.output.sink_errors import sink_error

@@ -1,0 +1,1 @@
+"""What the streams bring: offers of cursors, versions of tables, derived streams; how streams come, block and go."""
