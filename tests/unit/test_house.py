@@ -1,4 +1,7 @@
-"""The rules of the house that a reader relies on: small modules, small constructors, words that are explained."""
+"""The rules of the house that a reader relies on: one idea in one place, small constructors, words that are explained.
+
+`python -m tests.house.trace_paths` prints the figures that these tests bound.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.measures import House
+
 ROOT = Path(__file__).parents[2]
 CODE = ROOT / "src" / "weft"
 MODULES = sorted(CODE.rglob("*.py"))
@@ -17,6 +22,58 @@ ARGUMENTS = 8
 
 # What users write by keyword; it becomes one value at once (`weft.session.settings`).
 PUBLIC = {"session.session.Session"}
+
+HOUSE = House(CODE)
+
+# Folders of more than a dozen modules that still want rooms.
+CROWDED = {
+    "weft.runtime.hop",
+    "weft.runtime.loop",
+    "weft.runtime.spark",
+    "weft.runtime.wire",
+    "weft.session",
+}
+
+# Small modules that only a neighbour imports, and why they stand by themselves nevertheless.
+ALONE = {
+    "weft.runtime.spark.shipped": "it is sent to executors as a file of its own",
+}
+
+# Those that still belong into their neighbours.
+FRAGMENTS = {
+    "weft.runtime.loop.blocked_streams",
+    "weft.runtime.loop.delivery",
+    "weft.runtime.loop.derived_marks",
+    "weft.runtime.loop.latencies",
+    "weft.runtime.loop.marks",
+    "weft.runtime.loop.measuring",
+    "weft.runtime.loop.stream_changes",
+    "weft.runtime.output.sorted_spill",
+    "weft.runtime.output.spill",
+    "weft.runtime.wire.values_sampled",
+    "weft.service.bench",
+    "weft.service.hub.planning_lanes",
+    "weft.service.maven",
+    "weft.service.page.history",
+    "weft.service.page.state",
+    "weft.session.display",
+    "weft.session.request",
+    "weft.testing.reference_functions",
+}
+
+# Public classes of one name that still want names of their own.
+TWICE = {
+    "BadRecord",
+    "Client",
+    "Guard",
+    "Histogram",
+    "Limits",
+    "Matches",
+    "Output",
+    "Packed",
+    "Results",
+    "Source",
+}
 
 # Ordinary words, and words of Python, Arrow and Spark, that need no entry in the glossary.
 PLAIN = frozenset((Path(__file__).parent / "plain_words.txt").read_text(encoding="utf-8").split())
@@ -31,6 +88,21 @@ def name_of(module: Path) -> str:
 def test_a_module_is_one_idea(module: Path) -> None:
     """A module that has grown past so many lines is two."""
     assert len(module.read_text(encoding="utf-8").splitlines()) <= LINES
+
+
+def test_a_folder_of_more_than_a_dozen_modules_has_rooms() -> None:
+    """Who looks for a line finds its room by the names of folders, each of which is read at a glance."""
+    assert HOUSE.crowded.keys() <= CROWDED, HOUSE.crowded
+
+
+def test_a_fragment_is_part_of_the_module_that_needs_it() -> None:
+    """Who reads an idea need not open a file for each of its functions."""
+    assert HOUSE.fragments.keys() <= {*ALONE, *FRAGMENTS}, HOUSE.fragments
+
+
+def test_a_name_stands_for_one_thing() -> None:
+    """Who searches for a public class finds one."""
+    assert HOUSE.names_twice.keys() <= TWICE, HOUSE.names_twice
 
 
 def is_record(node: ast.ClassDef) -> bool:
