@@ -20,10 +20,20 @@ ROOT = Path(__file__).parents[2]
 START = datetime(2024, 5, 1, 12)
 
 
-def programs(page: str) -> str:
+def programs(page: str) -> list[str]:
     """All Python on a page, in its order."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    return "\n".join(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+    return re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def output_of(page: str) -> str:
+    """What a page says that its program prints."""
+    (output,) = re.findall(
+        r'^```text title="Output"\n(.*?)^```',
+        (ROOT / page).read_text(encoding="utf-8"),
+        re.DOTALL | re.MULTILINE,
+    )
+    return str(output)
 
 
 def make_files(folder: Path) -> None:
@@ -53,13 +63,15 @@ def make_files(folder: Path) -> None:
 def test_programs_run_as_they_are_shown(tmp_path: Path) -> None:
     """Who copies one has something that works; the first gives the results that its query asks for."""
     make_files(tmp_path / "in")
-    pages = [programs(page) for page in ("README.md", "docs/sql.md", "docs/sessions.md")]
     found = 'import pyarrow.parquet as pq\nprint("found", pq.read_table("out/short_views").num_rows)\n'
+    first, *others = programs("docs/sessions.md")
+    waits = "session.process_all_available()\n"
+    sessions = [first, waits, found, *programs("docs/sql.md"), *others]
     done = subprocess.run(
         [
             sys.executable,
             "-c",
-            "\n".join([pages[0], found, *pages[1:], "print(merged.results(), near.results())"]),
+            "\n".join([*programs("README.md"), *sessions, "print(merged.results(), near.results())"]),
         ],
         cwd=tmp_path,
         env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
@@ -69,6 +81,7 @@ def test_programs_run_as_they_are_shown(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert output_of("README.md") in done.stdout
     assert "found 10" in done.stdout  # five videos of the US, two views each below ten seconds
     for expected in ("Probe orders", "flights, weather", "grid of q.bid and q.size", "QueryProgress"):
         assert expected in done.stdout
