@@ -38,6 +38,7 @@ from weft.service.hub.values import (
     PlanChangeInfo,
     PlanInfo,
     QueryInfo,
+    QueryLineage,
     StreamInfo,
 )
 
@@ -180,6 +181,10 @@ class Client:
     def stop(self, name: str) -> QueryInfo:
         """Run a query no longer, from the next batch on."""
         return decode(QueryInfo, self._call("DELETE", _query(name)))
+
+    def lineage(self, name: str) -> QueryLineage:
+        """Where every column of a query's results comes from, and where they go."""
+        return decode(QueryLineage, self._get(f"{_query(name)}/lineage"))
 
     def explain(self, name: str | None = None) -> str:
         """The plan of a query, or of all, as text."""

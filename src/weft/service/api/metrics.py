@@ -189,8 +189,12 @@ class Metrics:
 
     def text(self) -> str:
         """All metrics, as OpenMetrics writes them."""
+        return exposition(self.families())
+
+    def families(self) -> list[Family]:
+        """All metrics with their samples."""
         with self._lock:
-            return exposition([*self._of_session(), *self._of_streams(), *self._of_service()])
+            return [*self._of_session(), *self._of_streams(), *self._of_service()]
 
     def _of_session(self) -> list[Family]:
         seen, health = self._hub.seen(), self._hub.health()

@@ -16,7 +16,7 @@ from weft.service.api.models import PlanBody, QueryBody, ResultsBody, reply
 from weft.service.api.problems import PROBLEMS
 from weft.service.api.sessions import TEXT
 from weft.service.hub.hub import SessionHub
-from weft.service.hub.values import NewQuery, PlanInfo, QueryInfo
+from weft.service.hub.values import NewQuery, PlanInfo, QueryInfo, QueryLineage
 
 __all__ = ["queries_router"]
 
@@ -101,6 +101,11 @@ def queries_router(hub: SessionHub, live: LiveResults) -> APIRouter:
     def graph(name: Name) -> Response:
         """The plan of a query as data: the graph that answers it."""
         return reply(dict[str, Any], hub.graph_of(name))
+
+    @router.get("/{name}/lineage", response_model=QueryLineage)
+    def lineage(name: Name) -> Response:
+        """Where every column of a query's results comes from, and where they go, as OpenLineage names it."""
+        return reply(QueryLineage, hub.lineage(name))
 
     @router.get("/{name}/results", response_model=ResultsBody)
     def results(

@@ -122,6 +122,7 @@ class _Process:
         self.service = make_service(self.hub, guard)
         self.controls = DemoControls(pipeline, self.hub) if options.demo else None
         self.page = _mount_page(self.service.app, self.hub, self.controls)
+        self.telemetry = _telemetry(self.hub, self.service.metrics)
         self.console = Console(stderr=True)
         self.failure: BaseException | None = None
         self.stopping, self.planned = threading.Event(), threading.Event()
@@ -197,8 +198,25 @@ class _Process:
             starting.join()
             with suppress(Exception):  # if it has failed, health says so
                 self.hub.stop()
+        for told in self.telemetry:
+            with suppress(Exception):  # what cannot be told any more does not keep the process
+                told.close()
         server.should_exit = True
         answering.join(GRACE + 5)
+
+
+def _telemetry(hub: Any, metrics: Any) -> tuple[Any, ...]:
+    """What is told to other systems, as the file says."""
+    serving, told = hub.pipeline.serving, list[Any]()
+    if serving.otel:
+        from weft.service.telemetry.otel import otel_telemetry
+
+        told.append(otel_telemetry(hub, metrics))
+    if serving.lineage is not None:
+        from weft.service.telemetry.lineage import lineage_teller
+
+        told.append(lineage_teller(hub, serving.lineage, Path(hub.pipeline.file).absolute().parent))
+    return tuple(told)
 
 
 def _certificate(options: ServeOptions) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from weft.service.hub.describing import (
     stream_info,
 )
 from weft.service.hub.lifecycle import Lifecycle, Seen, Tell, moment
+from weft.service.hub.lineage import lineage_of
 from weft.service.hub.refusals import ConflictError, NotFoundError
 from weft.service.hub.results import ResultsPage
 from weft.service.hub.values import (
@@ -41,6 +42,7 @@ from weft.service.hub.values import (
     Overview,
     PlanChangeInfo,
     QueryInfo,
+    QueryLineage,
     StoreInfo,
     StreamInfo,
 )
@@ -191,6 +193,10 @@ class HubViews:
     def graph_of(self, name: str) -> Any:
         """The graph that answers a query, as plain data: what `PhysicalGraph.to_json` has."""
         return CODEC.encode(self._planned(name).graph)
+
+    def lineage(self, name: str) -> QueryLineage:
+        """Where every column of a query's results comes from, and where they go."""
+        return lineage_of(self._planned(name), self._sources)
 
     def explain(self, name: str | None = None) -> str:
         """The plan of a query or of all, as text: what is expected of every step, beside what was observed."""

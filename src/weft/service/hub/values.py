@@ -14,6 +14,8 @@ from typing import Any, Literal
 __all__ = [
     "BatchInfo",
     "ColumnInfo",
+    "ColumnSource",
+    "DatasetInfo",
     "DeadLetterInfo",
     "EdgeInfo",
     "FigureInfo",
@@ -26,6 +28,7 @@ __all__ = [
     "PlanChangeInfo",
     "PlanInfo",
     "QueryInfo",
+    "QueryLineage",
     "StoreInfo",
     "StreamInfo",
 ]
@@ -290,6 +293,41 @@ class PlanChangeInfo:
     seconds: float
     bytes: int
     observed: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetInfo:
+    """Data outside of Weft, or results that it keeps, by the names that OpenLineage gives it, with its columns."""
+
+    namespace: str
+    name: str
+    columns: tuple[ColumnInfo, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSource:
+    """A column of a dataset that a result depends on: ``how`` is IDENTITY, TRANSFORMATION, JOIN or FILTER."""
+
+    namespace: str
+    name: str
+    field: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLineage:
+    """Where the results of a query come from and go to.
+
+    ``columns`` are, by the name of a column of the results, the columns that it is made of; ``rows`` are the columns
+    that decide which results there are.
+    """
+
+    query: str
+    sql: str
+    inputs: tuple[DatasetInfo, ...]
+    output: DatasetInfo
+    columns: Mapping[str, tuple[ColumnSource, ...]]
+    rows: tuple[ColumnSource, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ in their one spelling, and only with patterns that name the bucket. Without ``al
       plan_seconds: 10                            # that the plan of a query may take which is only to be seen
       result_rows: 10000                          # that are kept of a query
       result_bytes: 67108864
+      lineage: lineage.jsonl                      # or http://catalogue/api/v1/lineage: OpenLineage's events go there
+      otel: true                                  # metrics and traces go where OpenTelemetry's variables say
 """
 
 from __future__ import annotations
@@ -75,6 +77,8 @@ class ServeSettings:
     plan_seconds: float = 10.0
     result_rows: int = 10_000
     result_bytes: int = 64 << 20
+    lineage: str | None = None
+    otel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +253,10 @@ def read_serving(node: Node) -> ServeSettings:
     for name, one in found.items():
         if name == "host":
             given[name] = one.text("as in 127.0.0.1")
+        elif name == "lineage":
+            given[name] = one.text("as in lineage.jsonl, or http://127.0.0.1:5000/api/v1/lineage")
+        elif name == "otel":
+            given[name] = one.flag()
         elif name == "hosts":
             given[name] = tuple(one.texts("as in [weft.example.org]"))
         else:

@@ -119,6 +119,31 @@ def test_the_dashboard_names_metrics_that_exist() -> None:
         assert wanted in shown
 
 
+def test_the_dashboard_asks_for_labels_that_there_are(hub: SessionHub, here: Place) -> None:
+    """A panel that groups by a label that no metric has is empty, and nobody says why."""
+    metrics = Metrics(hub)
+    here.pair(51, "fifty-one")
+    wait_for(lambda: "weft_query_latency_seconds_count" in metrics.text())
+    metrics.request("GET", 200, 0.003)
+    labels = {
+        sample.name: set(sample.labels)
+        for family in read(metrics.text()).values()
+        for sample in family.samples
+    }
+    content = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    for target in (target for panel in content["panels"] for target in panel.get("targets", ())):
+        names = re.findall(r"\bweft_\w+", target["expr"])
+        wanted = {
+            label.strip()
+            for group in re.findall(r"by \(([^)]*)\)", target["expr"])
+            for label in group.split(",")
+        } | set(re.findall(r"\{\{(\w+)\}\}", target.get("legendFormat", "")))
+        there = set().union(*(labels.get(name, set()) for name in names))
+        assert wanted <= there | {"le"}, (target["expr"], wanted - there)
+    assert content["templating"]["list"][0]["type"] == "datasource"
+    assert all(panel["datasource"]["uid"] == "${datasource}" for panel in content["panels"])
+
+
 @pytest.mark.parametrize("text", ["weft_x 1\n", "# TYPE weft_x counter\nweft_x_total -1\n# EOF\n"])
 def test_a_wrong_text_would_be_noticed(text: str) -> None:
     """The parser refuses what OpenMetrics forbids."""
