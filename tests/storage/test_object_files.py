@@ -153,6 +153,31 @@ def test_a_session_that_is_late_deletes_nothing(s3: str, monkeypatch: pytest.Mon
     assert rows_of(late) == Counter([(1, 1), (2, 2)])
 
 
+def test_a_place_that_is_deleted_while_a_session_runs_is_noticed(s3: str) -> None:
+    """Results would go on as if nothing were missing; without them is gone on only if somebody says so."""
+    sink = sink_at(s3)
+    sink.commit(0, table((1, 1)))
+    sink.commit(1, table((2, 2)))
+    storage = ObjectStorage(str(sink.path))
+    before = {entry.name: storage.get(entry.name) or b"" for entry in storage.entries()}
+    for name in before:
+        storage.delete(name)
+    for _ in range(2):  # it is tried again
+        with pytest.raises(SinkError, match="is gone, with the results of earlier batches") as caught:
+            sink.commit(2, table((3, 3)))
+    assert sink.committed_files() == []
+    for name, content in before.items():
+        storage.put(name, content)
+    sink.commit(2, table((3, 3)))
+    assert rows_of(sink) == Counter([(1, 1), (2, 2), (3, 3)])
+    for entry in storage.entries():
+        storage.delete(entry.name)
+    named, _, told = (caught.value.hint or "").partition("put the object ")[2].partition(": ")
+    storage.put(named.removeprefix(f"{sink.path}/").replace("/1.json", "/2.json"), told.encode())
+    sink.commit(3, table((4, 4)))
+    assert rows_of(sink) == Counter([(4, 4)])
+
+
 def test_what_cannot_be_written_is_refused_before_the_start(s3: str) -> None:
     """A run would fail at its first commit, or write into another's results."""
     sink_at(s3)

@@ -151,19 +151,16 @@ class BadRow(Protocol):
     def to_json(self) -> str: ...
 
 
-class PartRows(Protocol):
-    """What a part gives: good rows with the declared columns and types, and what was set aside."""
+@dataclass(frozen=True, slots=True, eq=False)
+class PartRows:
+    """What a part gives: good rows with the declared columns and types, and what was set aside.
 
-    @property
-    def batch(self) -> pa.RecordBatch: ...
+    ``arrived`` is when each row came, an array of microseconds since 1970 (-1: not known); None if no record says it.
+    """
 
-    @property
-    def bad(self) -> Sequence[BadRow]: ...
-
-    @property
-    def arrived(self) -> Any:
-        """When each row came, an array of microseconds since 1970 (-1: not known); None if no record says it."""
-        ...
+    batch: pa.RecordBatch
+    bad: Sequence[BadRow] = ()
+    arrived: Any = None
 
 
 @runtime_checkable

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from weft.errors import SourceError
 from weft.logical.schema import Schema
-from weft.ports.source import BadRow, CursorContext, Offer, Part
+from weft.ports.source import CursorContext, Offer, Part, PartRows
 from weft.storage.places import storage_at
 
 __all__ = [
@@ -25,15 +25,6 @@ __all__ = [
 ]
 
 _LIST = ".json"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DerivedRows:
-    """The rows of a file; none of them is bad."""
-
-    batch: pa.RecordBatch
-    bad: Sequence[BadRow] = ()
-    arrived: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +45,7 @@ class DerivedSource:
         event_time: str | None = None,
         columns: Collection[str] | None = None,
         latest: int | None = None,  # noqa: ARG002
-    ) -> DerivedRows:
+    ) -> PartRows:
         """The rows of a file."""
         storage, name = storage_at(self.places[part.what["place"]]), part.what["name"]
         data = storage.get(name)
@@ -65,7 +56,7 @@ class DerivedSource:
         names = [one for one in self.schema.names if one in needed]
         batches = table.select(names).combine_chunks().to_batches()
         empty = pa.RecordBatch.from_pylist([], schema=table.select(names).schema)
-        return DerivedRows(batches[0] if batches else empty)
+        return PartRows(batches[0] if batches else empty)
 
 
 class DerivedCursor:

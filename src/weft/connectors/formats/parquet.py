@@ -8,7 +8,7 @@ is used before all of it was found sound.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from weft.connectors.formats.columns import assemble, locate_bad_rows, whole_fil
 from weft.connectors.formats.conform import check_types, conform
 from weft.connectors.formats.records import Decoded, SourceFile, Target
 from weft.logical.schema import Schema
+from weft.ports.source import Part
 
 __all__ = [
     "DAMAGE",
@@ -27,6 +28,7 @@ __all__ = [
     "decode_parquet_file",
     "decode_table",
     "parquet_schema",
+    "rows_of_table",
 ]
 
 DAMAGE = (
@@ -154,6 +156,24 @@ def decode_table(
         made.reasons,
         lambda rows: [_place(table, places, target.schema, row, before) for row in rows],
     )
+
+
+def rows_of_table(
+    table: pa.Table,
+    schema: Schema,
+    stream: str,
+    part: Part,
+    event_time: str | None = None,
+    columns: Collection[str] | None = None,
+    latest: int | None = None,
+) -> Decoded:
+    """The rows of a table as `weft.ports.source.Source.read` is to give them, which takes the same arguments.
+
+    Columns must fit those of the schema, as a Parquet file's must: else this is a `SourceError`. Rows with a value that
+    its type cannot hold, without an event time, or with one after ``latest`` are set aside.
+    """
+    target = Target.of(schema, event_time, columns, latest)
+    return decode_table(SourceFile(stream, part.place, b""), target.needed(), table)
 
 
 def _place(

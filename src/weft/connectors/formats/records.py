@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from weft.logical.schema import Schema
+from weft.ports.source import PartRows
 
 __all__ = [
     "NEWLINE",
@@ -146,16 +146,11 @@ def decode_records(content: bytes) -> tuple[BadRecord, ...]:
     return tuple(BadRecord.from_json(line) for line in lines if line)
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """The good rows of a file, with the declared columns and types, and its bad records in the file's order.
+@dataclass(frozen=True, slots=True, eq=False)
+class Decoded(PartRows):
+    """The good rows of a file, with the declared columns and types, and its bad records in the file's order."""
 
-    ``arrived`` is when each good row came (see `weft.ports.source.Rows`), where records say it.
-    """
-
-    batch: pa.RecordBatch
     bad: tuple[BadRecord, ...] = ()
-    arrived: Any = None
 
 
 Positions = NDArray[np.int64]
