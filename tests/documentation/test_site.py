@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from docs.drawn import pictures, reference, site
 
+import weft
 from weft import errors
 from weft.errors import WeftError
+from weft.session.settings import Settings
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -24,6 +29,34 @@ def test_pictures_are_those_that_are_drawn(name: str) -> None:
     """Somebody would change a picture by hand, and lose it."""
     drawn = pictures.PICTURES[name]().svg()
     assert (pictures.IMAGES / f"{name}.svg").read_text(encoding="utf-8") == drawn
+
+
+def _documented() -> list[tuple[str, Any, Any]]:
+    """What users call: sessions, sources and sinks; each with what documents its parameters."""
+    functions = [
+        (name, getattr(weft, name)) for group in ("Sources", "Sinks") for name in reference.GROUPS[group]
+    ]
+    called = [(name, value, value) for name, value in functions if inspect.isfunction(value)]
+    methods = ("query", "stream", "table", "function", "preview", "start", "run_available", "reset_watermark")
+    called += [
+        (f"Session.{name}", getattr(weft.Session, name), getattr(weft.Session, name)) for name in methods
+    ]
+    values = (weft.Options, weft.Adaptation, weft.Weights, weft.DeadLetterLimit, weft.Limits)
+    return [
+        *called,
+        ("Session", Settings, weft.Session),
+        *((value.__name__, value, value) for value in values),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "called", "documented"), _documented(), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_every_parameter_is_documented(name: str, called: Any, documented: Any) -> None:
+    """Who meets a parameter would have to read our source."""
+    words = set(re.findall(r"\w+", inspect.getdoc(documented) or ""))
+    parameters = [p for p in inspect.signature(called).parameters if p != "self"]
+    assert [parameter for parameter in parameters if parameter not in words] == [], name
 
 
 def test_every_class_of_errors_has_a_code_of_its_own() -> None:

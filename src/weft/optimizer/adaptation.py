@@ -46,11 +46,11 @@ AT_ONCE, EAGER, SIDE_BY_SIDE = "at once", "eager", "side by side"
 class Adaptation:
     """How plans follow the data.
 
-    An epoch ends after at least so many batches and seconds; then the plan is looked at. What was measured loses half
-    of its weight in ``half_life_batches``, and in ``half_life_seconds``. A new plan must save ``threshold`` of the
-    work, and pay for the change within ``horizon``; None: until the windows have passed. Laying out stores anew may
-    hold up a batch for ``latency`` seconds; else they are filled side by side, unless ``migrate`` names one way for all
-    changes. A search for a better plan ends after ``planning_seconds``.
+    An epoch ends after at least ``epoch_batches`` and ``epoch_seconds``; then the plan is looked at. What was
+    measured loses half of its weight in ``half_life_batches``, and in ``half_life_seconds``. A new plan must save
+    ``threshold`` of the work, and pay for the change within ``horizon``; None: until the windows have passed. Laying
+    out stores anew may hold up a batch for ``latency`` seconds; else they are filled side by side, unless ``migrate``
+    names one way for all changes. A search for a better plan ends after ``planning_seconds``.
     """
 
     epoch_batches: int = 8

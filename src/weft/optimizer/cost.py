@@ -37,7 +37,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The seconds of work that one unit of each kind takes."""
+    """The seconds of work that one unit of each kind takes.
+
+    ``ship``: a tuple sent through a shuffle; ``probe``: one that probes a store; ``store``: one sorted into a store and
+    written; ``keep``: one stored for a second; ``hop``: a shuffle and the stage after it; ``latency``: a step that the
+    average tuple takes; ``match``: a compared pair.
+    """
 
     ship: float = 0.4e-6  # a tuple sent through a shuffle
     probe: float = 0.3e-6  # a tuple that probes a store

@@ -34,7 +34,14 @@ Tree = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of the optimiser that a user can set."""
+    """How queries are planned.
+
+    ``strategy`` looks for plans of single queries (docs/strategies.md), and ``probe_orders`` for the orders within an
+    operator ("greedy", "exhaustive", or "auto": by its size). State is in so many ``partitions``, worked on by so many
+    ``tasks`` at once. All queries together may store ``budget`` tuples. ``weights`` are what a unit of each kind of
+    work costs. ``scatter_heavy`` says whether heavy values of keys may be scattered, ``planning_seconds`` how long
+    better plans are looked for, and ``most_inputs`` how many inputs a query may join.
+    """
 
     strategy: str = "auto"
     partitions: int = 4

@@ -67,7 +67,7 @@ class SessionRelations:
         idle_after: timedelta | str | None = None,
         ahead: timedelta | str | None = AHEAD,
     ) -> None:
-        """Register a stream that queries can name.
+        """Register a stream that queries can call by its ``name``, and whose time is the column ``event_time``.
 
         ``source`` is what it is read from (`weft.files`, `weft.rate`, any streaming DataFrame) or, to plan only, its
         schema. Tuples more than ``lateness`` behind the newest of earlier batches are late: they are dropped, or
@@ -143,7 +143,7 @@ class SessionRelations:
         selectivity: float | None = None,
         cost: float | None = None,
     ) -> None:
-        """Register a function that queries can call: in conditions, and in what they give.
+        """Register a function that queries can call by its ``name``: in conditions, and in what they give.
 
         It takes one Arrow array per argument, NULLs included, and gives one of the same length and of the type
         ``returns``. It must be deterministic: how often it is called is up to the plan. If it fails, the queries that

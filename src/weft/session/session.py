@@ -61,16 +61,26 @@ class Session(SessionRelations, SessionViews):
 
     Its keywords are the fields of `Settings`, each with its default; all of them are optional.
 
-    Selectivities within ``statistics`` must be under the names that `predicate_name` gives; `selectivity` takes a
-    predicate in any spelling. ``key_limit`` is how many results one key of an outer join on one key may have,
-    ``result_limit`` how many a query may have in one batch: one that has more is stopped; ``limits`` how large a query
-    may be. ``memory``, as in "2 GB", is what one task may work with; by default, tasks share half of what the machine
-    has. Plans follow the data as ``adaptation`` says (``adapt="auto"``), stay as they are ("off"), or become others at
-    the end of every epoch at which others seem better ("always"). Batches run in tasks that stay
-    (``execution="resident"``), as jobs of Spark ("jobs"), as there is room ("auto"), or in this process, without Spark
-    ("local"). With ``ship``, Weft is sent to the executors of a cluster, which need not have it installed. What is
-    committed survives the end of all processes (``durability="process"``) or also that of the machine ("machine"), for
-    which it is flushed to the disk.
+    - ``checkpoint``: the folder, or the URI in an object store, of the session's log and state. Started with the same
+      one again, it goes on where it was. Only `run_available` needs none.
+    - ``master``: which Spark is started, as in "local[*]" or "spark://host:7077"; or ``spark``: a Spark session of
+      yours.
+    - ``execution``: batches run in tasks that stay ("resident"), as jobs of Spark ("jobs"), as there is room for it
+      ("auto"), or in this process, without Spark ("local").
+    - ``statistics``: what you know of the data. Selectivities within it must be under the names that `predicate_name`
+      gives; `selectivity` takes a predicate in any spelling.
+    - ``options``: how queries are planned (`weft.Options`); ``joint``: how many queries are planned together ("auto",
+      "exact", "incremental", "separate"); ``driver``: in which order the inputs of a batch are processed.
+    - ``adapt``: plans follow the data as ``adaptation`` says ("auto"), stay as they are ("off"), or become others at
+      the end of every epoch at which others seem better ("always").
+    - ``memory``: what one task may work with, as in "2 GB"; by default, tasks share half of what the machine has.
+    - ``state_limit``: how many bytes of state a query may have, ``result_limit`` how many results in one batch, and
+      ``key_limit`` how many results one key of an outer join on one key: a query that has more is stopped.
+    - ``query_limit``: how many queries may run; ``limits``: how large the text of one may be (`weft.Limits`).
+    - ``dead_letter_limit``: how many records may be set aside before the session ends (`weft.DeadLetterLimit`).
+    - ``ship``: whether Weft is sent to the executors of a cluster, which then need not have it installed.
+    - ``durability``: what is committed survives the end of all processes ("process") or also that of the machine
+      ("machine"), for which it is flushed to the disk.
     """
 
     @takes_settings(Settings)
@@ -124,13 +134,20 @@ class Session(SessionRelations, SessionViews):
         order: str = "none",
         precision: int | None = None,
     ) -> PlannedQuery:
-        """Plan a query, given as SQL or by the builder; ``cross`` permits a cross product.
+        """Plan a query, and run it if it has a sink: when the session is started, or from the next batch on.
 
-        With a sink, it runs when the session is started; if it is running already, from the next batch on, and then it
-        sees what others have stored. With ``backfill``, it also gives the results that lie wholly in the stored past.
-        Rows of outer joins that have no partner are given when none can come any more. Where that is never, for want of
-        a window, ``emit_unmatched_after`` is how long they wait: as if their inputs had a window of that length.
-        Results leave in an ``order``: "outer" or "inner", with a ``precision``, or "event" (`Ordering`).
+        A query that begins while others run sees what they have stored.
+
+        - ``text``: SQL, or what the builder made (`weft.select`); ``name``: by which progress, files and other queries
+          know it, by default one that is free.
+        - ``sink``: where results go (`weft.to_parquet` and others); without one, it is only planned.
+        - ``strategy``: how its plan is found, instead of that of the session's options; ``cross`` permits a cross
+          product.
+        - ``backfill``: whether it also gives the results that lie wholly in the stored past.
+        - ``emit_unmatched_after``: how long rows of outer joins wait for a partner where no window says it, as if their
+          inputs had a window of that length. Such rows are given when none can come any more.
+        - ``order``: results leave as they are found ("none"), by arrival ("outer", or "inner" with a ``precision``),
+          or by event time ("event").
         """
         name = self._free_name(name, sink)
         statement = self._parse(text)
@@ -197,7 +214,10 @@ class Session(SessionRelations, SessionViews):
         order: str = "none",
         precision: int | None = None,
     ) -> Preview:
-        """The plan that a query would get now, and what it would share with those that run; nothing changes."""
+        """The plan that a query would get now, and what it would share with those that run; nothing changes.
+
+        ``text``, ``strategy``, ``cross``, ``emit_unmatched_after``, ``order`` and ``precision`` are those of `query`.
+        """
         question = self.preview_question(
             text,
             strategy=strategy,

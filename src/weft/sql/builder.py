@@ -26,7 +26,7 @@ _KINDS = ("inner", "left", "right", "full", "semi", "anti", "asof", "asof left",
 
 
 def select(*items: str) -> Builder:
-    """Begin a query with what it gives.
+    """Begin a query with what it gives: ``items`` are expressions, each with a name where that is not clear.
 
     >>> query = select("v.vid", "lower(w.name) AS n").from_("videos", alias="v", window="10 minutes")
     >>> query = query.from_("views", alias="w", window=1000).where("v.vid = w.vid")
@@ -35,7 +35,10 @@ def select(*items: str) -> Builder:
 
 
 def from_(stream: str | Builder, *, alias: str | None = None, window: WindowLike | None = None) -> Builder:
-    """Begin a query with a stream, the name of a query, or a query of its own."""
+    """Begin a query with a stream, the name of a query, or a query of its own; the query calls it by its ``alias``.
+
+    ``window`` is a time, as in "10 minutes", a number of rows, or what stands in the brackets of SQL.
+    """
     return Builder().from_(stream, alias=alias, window=window)
 
 

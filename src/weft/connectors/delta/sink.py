@@ -257,9 +257,9 @@ def _module() -> Any:
 def to_delta(path: str | Path, *, partition_by: str | Sequence[str] = (), compact: bool = False) -> DeltaSink:
     """Results as a Delta table, each exactly once; `pip install "weft[delta]"`.
 
-    The table is in a directory, or in an object store, as in "s3://bucket/lake/trolls" (`weft[delta,objects]`).
-    It is made if it is not there. With ``compact``, small files are rewritten as larger ones now and then, and
-    files that no version of the last seven days needs are deleted.
+    The table is at ``path``, in folders by the columns ``partition_by``: in a directory, or in an object store, as in
+    "s3://bucket/lake/trolls" (`weft[delta,objects]`). It is made if it is not there. With ``compact``, small files
+    are rewritten as larger ones now and then, and files that no version of the last seven days needs are deleted.
 
     >>> to_delta("/lake/trolls", partition_by="country").partition_by
     ('country',)

@@ -91,7 +91,7 @@ class DeltaReader:
 def delta(path: str | Path, *, version: int | None = None, schema: SchemaLike | None = None) -> DeltaReader:
     """A Delta table for `Session.table`: its newest version whenever it is looked at, or always the one given.
 
-    The table is in a directory, or in an object store, as in "s3://bucket/dim/customers". Without a schema, the columns
+    Its ``path`` is a directory, or in an object store, as in "s3://bucket/dim/customers". Without a schema, the columns
     are those of the table.
     """
     if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 0):

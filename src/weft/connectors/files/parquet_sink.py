@@ -258,8 +258,10 @@ class ParquetSink:
 def to_parquet(path: str | Path, *, compression: str = "snappy", batch_column: str = "batch") -> ParquetSink:
     """Results as Parquet files in a directory, each exactly once; or in an object store, as in "s3://bucket/out".
 
-    A relative path is resolved now: it stays the same if the process changes its working directory. `committed_files`
-    of what this gives names the files of whole batches.
+    ``compression`` is that of the files: "snappy", "zstd", "gzip", "lz4" or "none". The files of a batch are in a
+    folder named by ``batch_column``, as in `batch=3`, which readers see as a column. A relative path is resolved now:
+    it stays the same if the process changes its working directory. `committed_files` of what this gives names the files
+    of whole batches.
 
     >>> to_parquet("/data/trolls").batch_directory(3).as_posix()
     '/data/trolls/batch=3'

@@ -186,10 +186,15 @@ def files(
     max_files_per_batch: int | None = None,
     **options: Any,
 ) -> FilesSource:
-    """Files as they appear in a directory: parquet, arrow (IPC), json (lines) or csv (with a header).
+    """Files as they appear in a directory, or objects as they appear in an object store.
 
-    Every format takes `glob` and `recursive`; `unfinished_after`, `missing`, `clean` and `archive` (see `FileRules`);
-    csv also `delimiter`, `quote`, `encoding` and `null`. Texts may be compressed: `.csv.gz`, `.json.zst`, `.csv.bz2`.
+    - ``format``: "parquet", "arrow" (IPC), "json" (a value on each line) or "csv" (with a header). Texts may be
+      compressed: `.csv.gz`, `.json.zst`, `.csv.bz2`.
+    - ``path``: the directory, or a URI as in "s3://bucket/in".
+    - ``schema``: columns and their types, as in "vid long, ts timestamp"; Parquet and Arrow files know their own.
+    - ``max_files_per_batch``: how many files a batch takes at most.
+    - ``options``: for every format `glob` and `recursive`; `unfinished_after`, `missing`, `clean` and `archive` (see
+      `FileRules`); for csv also `delimiter`, `quote`, `encoding` and `null`.
 
     >>> files("csv", "in", schema="vid long, ts timestamp", delimiter=";").csv.delimiter
     ';'

@@ -90,7 +90,7 @@ class Drifting:
 
 @checked(SourceError)
 def drifting(first: Kind, second: Kind) -> Drifting:
-    """A column that goes from one kind to another as the dial of its source is turned from 0 to 1."""
+    """A column that goes from the ``first`` kind to the ``second`` as the dial of its source is turned from 0 to 1."""
     return Drifting(first, second)
 
 

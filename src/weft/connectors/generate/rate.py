@@ -106,7 +106,7 @@ _MOST = 100_000_000  # values of a Zipf distribution, whose weights are all comp
 
 @checked(SourceError)
 def sequence(start: int = 0, step: int = 1) -> Kind:
-    """Whole numbers, one after another."""
+    """Whole numbers, one after another: from ``start``, in steps of ``step``."""
     return _Sequence(start, step)
 
 
@@ -130,7 +130,7 @@ def zipf(count: int, exponent: float = 1.0) -> Kind:
 
 @checked(SourceError)
 def choice(values: Sequence[str] | Mapping[str, float]) -> Kind:
-    """One of some texts, all equally often or each in proportion to its weight."""
+    """One of the texts in ``values``, all equally often or, in a mapping, each in proportion to its weight."""
     names = tuple(values)
     if not names:
         raise SourceError("choice needs at least one value")
@@ -144,7 +144,10 @@ def choice(values: Sequence[str] | Mapping[str, float]) -> Kind:
 
 @checked(SourceError)
 def timestamps(start: datetime = datetime(2024, 1, 1), *, jitter: timedelta | str = timedelta(0)) -> Kind:
-    """Times that advance with the rate; each row's is up to `jitter` earlier, so that rows come out of order."""
+    """Times that advance with the rate, from ``start`` on.
+
+    Each row's is up to ``jitter`` earlier, so that rows come out of order.
+    """
     late = parse_duration(jitter) if isinstance(jitter, str) else jitter
     aware = start if start.tzinfo else start.replace(tzinfo=timezone.utc)
     since = aware - datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -220,7 +223,10 @@ class RateSource:
 
 @checked(SourceError)
 def rate(rows_per_second: int, *, seed: int = 0, dial: Dial | None = None, **columns: Kind) -> RateSource:
-    """A stream of generated rows; columns that drift (`weft.drifting`) follow the dial.
+    """A stream of generated rows, so many a second: ``rows_per_second``, the same for the same ``seed``.
+
+    ``columns`` are what to generate, by name: `weft.sequence`, `uniform`, `zipf`, `choice`, `timestamps`; columns that
+    drift (`weft.drifting`) follow the ``dial``.
 
     >>> rate(10, vid=sequence(), at=timestamps()).generate(10, 1).to_pylist()[0]["at"].isoformat()
     '2024-01-01T00:00:01+00:00'

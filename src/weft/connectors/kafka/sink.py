@@ -336,7 +336,7 @@ def to_kafka(
     register: bool = True,
     **options: Any,
 ) -> KafkaSink:
-    """Results as records of a topic, each exactly once for readers of committed records.
+    """Results as records of a ``topic`` of the brokers ``servers``, each exactly once for readers of committed records.
 
     A value is a JSON object, or with `format="raw"` the one column beside the key's. With `format="avro"` it is a
     record of Avro whose schema is put into a schema registry (`registry`, as in `weft.kafka`) under the subject

@@ -120,7 +120,11 @@ def kafka(
     timeout: str = "60 seconds",
     **options: Any,
 ) -> KafkaSource:
-    """The records of a topic, whose values are json, avro, csv (a line without a header) or raw.
+    """The records of a ``topic`` of the brokers that ``servers`` names, as in "host1:9092,host2:9092".
+
+    ``schema`` has the columns of the values, whose ``format`` is "json", "avro", "csv" (a line without a header) or
+    "raw". A batch takes ``max_records_per_batch`` at most; a broker that does not answer within ``timeout`` is an
+    error.
 
     Columns named `_key`, `_topic`, `_partition`, `_offset`, `_timestamp` and `_headers` tell of the record itself if
     the schema declares them. A stream begins with the earliest records, with the latest, at an offset of each
@@ -131,8 +135,9 @@ def kafka(
 
     Avro values name their schema in a schema registry (`registry="http://…"`, with `registry_user` and
     `registry_password`, or `registry_token`, if it wants them), or were all written by `avro_schema`, a text or a file.
-    With a registry, `avro_schema` is the reader's: it has defaults and aliases of columns. JSON values that begin with
-    the number of a schema need the registry, too. Other options are Kafka's own, with underscores for dots;
+    With a registry, `avro_schema` is the reader's: it has defaults and aliases of columns. ``subject`` is the one of
+    the registry whose versions are looked at before the stream is read, by default `TOPIC-value`. JSON values that
+    begin with the number of a schema need the registry, too. Other options are Kafka's own, with underscores for dots;
     secrets are references: `sasl_password="env:KAFKA_PASSWORD"`.
 
     >>> kafka("localhost:9092", "views", schema="vid long, _offset long", security_protocol="SSL").options.given

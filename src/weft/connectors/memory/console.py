@@ -74,5 +74,5 @@ def _counted(rows: int) -> str:
 
 @checked(SinkError)
 def to_console(rows: int = 20, *, console: Console | None = None, title: str | None = None) -> ConsoleSink:
-    """The first rows of each batch on the terminal, under a title, at least once."""
+    """The first ``rows`` of each batch on the terminal, or on Rich's ``console``, under a ``title``, at least once."""
     return ConsoleSink(rows, console, title)
