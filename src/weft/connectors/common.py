@@ -31,6 +31,7 @@ __all__ = [
     "as_table",
     "check_columns",
     "load_extra",
+    "waiting_time",
 ]
 
 
@@ -75,6 +76,12 @@ def check_columns(function: str, schema: pa.Schema, named: Collection[str] = ())
 
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0  # seconds
+_HURRIED_WAIT = 5.0  # seconds that a server may take for an answer where the caller is in a hurry
+
+
+def waiting_time(seconds: float) -> float:
+    """How long to wait for something that may take so many seconds: less within `weft.ports.sink.hurried`."""
+    return min(seconds, _HURRIED_WAIT) if is_hurried() else seconds
 
 
 @dataclass(frozen=True, slots=True)

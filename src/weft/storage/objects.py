@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import islice
@@ -37,7 +37,9 @@ __all__ = [
 ]
 
 _PATIENCE = timedelta(seconds=60)  # for which a request is repeated
-_PROBED = timedelta(seconds=8)  # the same while it is tried whether there is a store at all
+_PROBED = timedelta(
+    seconds=8
+)  # the same where somebody waits: is there a store at all, and is it there again?
 _TIMEOUT = timedelta(seconds=20)  # of one request
 _CONNECTED = timedelta(seconds=5)  # within which a connection is made
 _TRIES = {_PATIENCE: 10, _PROBED: 4}  # how often the library repeats a request, besides the first time
@@ -58,19 +60,23 @@ class ObjectStatus:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStorage:
-    """The objects below a URI, as `weft.storage.uris.normal_place` spells it."""
+    """The objects below a URI, as `weft.storage.uris.normal_place` spells it.
+
+    A store that does not answer is given up after a minute, or, if it is asked by somebody ``hurried``, after seconds.
+    """
 
     uri: str
+    hurried: bool = field(default=False, compare=False)
 
     def put(self, name: str, data: bytes, *, flush: bool = True) -> None:  # noqa: ARG002
         """Put an object; when this returns, the store has it, whatever happens to this machine."""
         with self._naming(name, "written"):
-            _repeated(lambda: _library().put(self._store, name, data, use_multipart=False))
+            self._repeat(lambda: _library().put(self._store, name, data, use_multipart=False))
 
     def put_if_absent(self, name: str, data: bytes, *, flush: bool = True) -> bool:  # noqa: ARG002
         """Put an object if there is none; one with the same bytes was put by an attempt whose answer was lost."""
         with self._naming(name, "written"):
-            return _repeated(lambda: self._put_first(name, data))
+            return self._repeat(lambda: self._put_first(name, data))
 
     def _put_first(self, name: str, data: bytes) -> bool:
         """Put an object if there is none; the store also turns down one of two that are put at the same time."""
@@ -89,13 +95,13 @@ class ObjectStorage:
     def put_file(self, name: str, path: Path) -> None:
         """Put an object with the content of a file, in parts if it is large; it is there when all of it is."""
         with self._naming(name, "written"):
-            _repeated(lambda: _library().put(self._store, name, path))
+            self._repeat(lambda: _library().put(self._store, name, path))
 
     def exists(self, name: str) -> bool:
         """Whether there is such an object."""
         with self._naming(name, "read"):
             try:
-                _repeated(lambda: _library().head(self._store, name))
+                self._repeat(lambda: _library().head(self._store, name))
             except FileNotFoundError:
                 return False
         return True
@@ -118,7 +124,7 @@ class ObjectStorage:
     def _fetch(self, name: str) -> pa.Buffer | None:
         with self._naming(name, "read"):
             try:
-                return pa.py_buffer(_repeated(lambda: _library().get(self._store, name).bytes()))
+                return pa.py_buffer(self._repeat(lambda: _library().get(self._store, name).bytes()))
             except FileNotFoundError:
                 return None
 
@@ -129,7 +135,9 @@ class ObjectStorage:
     def sizes(self, folder: str) -> dict[str, int]:
         """The objects right below a prefix and their sizes."""
         with self._naming(folder, "listed"):
-            found = _repeated(lambda: _library().list_with_delimiter(self._store, folder or None)["objects"])
+            found = self._repeat(
+                lambda: _library().list_with_delimiter(self._store, folder or None)["objects"]
+            )
             return {
                 one["path"].rpartition("/")[2]: one["size"]
                 for one in sorted(found, key=lambda one: one["path"])
@@ -138,7 +146,7 @@ class ObjectStorage:
     def entries(self) -> Sequence[ObjectStatus]:
         """All objects below the URI, however deep."""
         with self._naming("", "listed"):
-            found = _repeated(lambda: [one for page in _library().list(self._store) for one in page])
+            found = self._repeat(lambda: [one for page in _library().list(self._store) for one in page])
             return [
                 ObjectStatus(one["path"], one["size"], one["e_tag"] or "", one["last_modified"])
                 for one in found
@@ -147,7 +155,9 @@ class ObjectStorage:
     def is_empty(self) -> bool:
         """Whether there is no object below the URI, however deep."""
         with self._naming("", "listed"):
-            return _repeated(lambda: not any(len(page) for page in islice(_library().list(self._store), 1)))
+            return self._repeat(
+                lambda: not any(len(page) for page in islice(_library().list(self._store), 1))
+            )
 
     def read_version(self, name: str) -> tuple[bytes, str] | None:
         """The content of an object with its tag, which is another for other content; None if there is none."""
@@ -158,7 +168,7 @@ class ObjectStorage:
 
         with self._naming(name, "read"):
             try:
-                return _repeated(read)
+                return self._repeat(read)
             except FileNotFoundError:
                 return None
 
@@ -166,7 +176,7 @@ class ObjectStorage:
         """Have the store copy an object, in place of one that is there; False if there is nothing to copy."""
         with self._naming(name, "copied"):
             try:
-                _repeated(lambda: _library().copy(self._store, name, target))
+                self._repeat(lambda: _library().copy(self._store, name, target))
             except FileNotFoundError:
                 return False
         return True
@@ -175,7 +185,7 @@ class ObjectStorage:
         """Delete an object."""
         with self._naming(name, "deleted"):
             try:
-                _repeated(lambda: _library().delete(self._store, name))
+                self._repeat(lambda: _library().delete(self._store, name))
             except FileNotFoundError:
                 return
 
@@ -209,7 +219,14 @@ class ObjectStorage:
 
     @property
     def _store(self) -> Any:
-        return _store(self.uri, _PATIENCE)
+        return _store(self.uri, self._patience)
+
+    @property
+    def _patience(self) -> timedelta:
+        return _PROBED if self.hurried else _PATIENCE
+
+    def _repeat(self, request: Callable[[], _T]) -> _T:
+        return _repeated(request, self._patience)
 
     @contextmanager
     def _naming(self, name: str, what: str) -> Iterator[None]:
@@ -244,7 +261,7 @@ def _reason(error: Exception) -> str:
     return re.sub(r"\?\S+", "", str(error).split("\n")[0])
 
 
-def _repeated(request: Callable[[], _T], patience: timedelta = _PATIENCE) -> _T:
+def _repeated(request: Callable[[], _T], patience: timedelta) -> _T:
     """Repeat a request whose connection broke off; the library repeats only those that it knows to be harmless."""
     until = time.monotonic() + patience.total_seconds()
     for pause in _pauses():
@@ -303,16 +320,17 @@ def _is_plain() -> bool:
     return any(os.environ.get(name, "").startswith("http://") for name in names)
 
 
-def delta_options() -> dict[str, str]:
-    """How delta-rs is to use a store: as patient as Weft, and with conditional puts, so that it needs no lock.
+def delta_options(*, hurried: bool = False) -> dict[str, str]:
+    """How delta-rs is to use a store: as patient as `ObjectStorage`, and with conditional puts: it needs no lock.
 
     It reads credentials and the endpoint from the environment itself.
     """
+    patience = _PROBED if hurried else _PATIENCE
     return {
         "timeout": f"{_TIMEOUT.seconds}s",
         "connect_timeout": f"{_CONNECTED.seconds}s",
-        "max_retries": str(_TRIES[_PATIENCE]),
-        "retry_timeout": f"{_PATIENCE.seconds}s",
+        "max_retries": str(_TRIES[patience]),
+        "retry_timeout": f"{patience.seconds}s",
         "aws_conditional_put": "etag",
         **({"allow_http": "true"} if _is_plain() else {}),
     }

@@ -31,7 +31,7 @@ from weft.connectors.files.parquet_files import NamedPart, write_whole
 from weft.connectors.files.places import place_at
 from weft.errors import ConfigError, SinkError, StateError
 from weft.logical.arguments import checked
-from weft.ports.sink import ResultRows
+from weft.ports.sink import ResultRows, is_hurried
 from weft.storage.objects import delta_options, delta_reason
 from weft.storage.paths import local_path
 from weft.storage.uris import is_object_uri, normal_place
@@ -88,7 +88,7 @@ class DeltaSink:
     @property
     def _options(self) -> dict[str, str]:
         """How delta-rs is to use the place."""
-        return delta_options() if is_object_uri(self.path) else {}
+        return delta_options(hurried=is_hurried()) if is_object_uri(self.path) else {}
 
     def _refuse_locks(self) -> None:
         """Refuse a store whose writers rely on a lock: none is taken."""

@@ -23,6 +23,7 @@ from pathlib import Path
 from weft.connectors.files import file_system as files
 from weft.connectors.files.file_place import BatchFolder, FilePlace, NewFile, PlaceGoneError
 from weft.connectors.files.parquet_files import hold_equal_rows
+from weft.ports.sink import is_hurried
 from weft.storage.objects import ObjectStorage
 from weft.storage.uris import is_object_uri
 
@@ -211,7 +212,7 @@ class ObjectPlace:
 
     @property
     def _storage(self) -> ObjectStorage:
-        return ObjectStorage(self.uri)
+        return ObjectStorage(self.uri, is_hurried())
 
     def prepare(self, folder: str = "") -> None:  # noqa: ARG002
         """Refuse a store that is not there or cannot be used."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeAlias
 
+from weft.connectors.common import waiting_time
 from weft.connectors.kafka.options import KafkaOptions, load_client
 from weft.errors import SinkError
 
@@ -81,13 +82,13 @@ class TopicView:
 
     def ends(self, *, committed: bool) -> Ends:
         """Behind the last record of each partition, or up to where readers of committed records reach."""
-        found = self._consumer.list_topics(self._topic, timeout=_ANSWER).topics[self._topic]
+        found = self._consumer.list_topics(self._topic, timeout=waiting_time(_ANSWER)).topics[self._topic]
         if found.error is not None:
             raise self._kafka.KafkaException(found.error)
         levels = self._kafka.IsolationLevel
         level = levels.READ_COMMITTED if committed else levels.READ_UNCOMMITTED
         asked = {self._kafka.TopicPartition(self._topic, number): self._latest for number in found.partitions}
-        told = self._admin.list_offsets(asked, isolation_level=level, request_timeout=_ANSWER)
+        told = self._admin.list_offsets(asked, isolation_level=level, request_timeout=waiting_time(_ANSWER))
         offsets = {place.partition: int(future.result().offset) for place, future in told.items()}
         if min(offsets.values()) < 0:  # the client's answer while no broker leads a partition
             raise self._kafka.KafkaException(
@@ -118,10 +119,11 @@ class TopicView:
         left = {number: end for number, end in enumerate(ends) if end > _at(starts, number, 0)}
         found, place = Counter[tuple[bytes, bytes]](), self._kafka.TopicPartition
         self._consumer.assign([place(self._topic, number, _at(starts, number, 0)) for number in left])
-        until = time.monotonic() + _ANSWER
+        patience = waiting_time(_ANSWER)
+        until = time.monotonic() + patience
         while left:
             fetched = self._consumer.consume(1 << 14, 0.1)
-            until = time.monotonic() + _ANSWER if fetched else until
+            until = time.monotonic() + patience if fetched else until
             if time.monotonic() > until:
                 raise self._kafka.KafkaException(self._kafka.KafkaError(self._kafka.KafkaError._TIMED_OUT))
             for message in fetched:

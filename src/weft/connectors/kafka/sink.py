@@ -21,14 +21,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from weft.connectors.common import as_table
+from weft.connectors.common import as_table, waiting_time
 from weft.connectors.kafka.committed_records import BatchMark, Ends, Records, TopicView, without
 from weft.connectors.kafka.options import KafkaOptions, kafka_options, load_client
 from weft.connectors.kafka.registry import RegistryOptions, registry_options, schema_text
 from weft.connectors.kafka.sink_values import Values, WrittenFormat, key_values
 from weft.errors import SinkError, nearest
 from weft.logical.arguments import checked
-from weft.ports.sink import ResultRows
+from weft.ports.sink import ResultRows, is_hurried
 
 __all__ = [
     "KafkaSink",
@@ -46,7 +46,10 @@ _ENDED = 0.5  # seconds after which a transaction that is open, and that nobody 
 
 @dataclass
 class TransactionalTopic:
-    """A topic to which one writer delivers batches. ``timeout`` is how many seconds brokers may be away."""
+    """A topic to which one writer delivers batches. ``timeout`` is how many seconds brokers may be away.
+
+    Within `weft.ports.sink.hurried`, everything is tried once, and no answer is waited for longer than some seconds.
+    """
 
     topic: str
     options: KafkaOptions
@@ -77,7 +80,7 @@ class TransactionalTopic:
                 self._disconnect()
                 code = error.args[0].code()
                 lasting = code in _lasting(kafka.KafkaError)
-                if lasting or time.monotonic() > until:
+                if lasting or is_hurried() or time.monotonic() > until:
                     raise self._failure(error.args[0], fenced=code == kafka.KafkaError._FENCED) from None
                 time.sleep(_AGAIN)
 
@@ -109,8 +112,8 @@ class TransactionalTopic:
             SinkError, transactional_id=self.identity, partitioner="murmur2_random", linger_ms=5
         )
         producer = kafka.Producer({**sending, "queue.buffering.max.kbytes": 1 << 20})
-        producer.init_transactions(_ANSWER)
-        found = consumer.committed([kafka.TopicPartition(self.topic, 0)], timeout=_ANSWER)[0]
+        producer.init_transactions(waiting_time(_ANSWER))
+        found = consumer.committed([kafka.TopicPartition(self.topic, 0)], timeout=waiting_time(_ANSWER))[0]
         self._producer, self._consumer, self._view, self._doubtful = producer, consumer, view, True
         self._mark = BatchMark.parse(found.offset - 1, found.metadata)
         if found.offset < 0:  # so that the first batch has a place to be looked for, too
@@ -151,12 +154,13 @@ class TransactionalTopic:
         for number in forgotten:
             self._producer.produce(self.topic, b"", partition=number)
         self._flush()
-        self._producer.abort_transaction(_ANSWER)
+        self._producer.abort_transaction(waiting_time(_ANSWER))
         ends = self._view.ends(committed=False)
-        if held := self._view.wait_until_seen(ends, self.timeout):
+        patience = waiting_time(self.timeout)
+        if held := self._view.wait_until_seen(ends, patience):
             raise SinkError(
                 f"to_kafka: topic {self.topic}: another writer's transaction has been open in partition {held[0]} for "
-                f"{self.timeout:g} seconds, and after a failure the results that stand behind it must be looked at",
+                f"{patience:g} seconds, and after a failure the results that stand behind it must be looked at",
                 hint="end it (kafka-transactions.sh abort), or start again later",
             )
         return ends
@@ -171,8 +175,9 @@ class TransactionalTopic:
             self._flush()
         mark = BatchMark(batch_id, starts, self._view.ends(committed=False))
         number = [kafka.TopicPartition(self.topic, 0, batch_id + 1, mark.text())]
-        producer.send_offsets_to_transaction(number, self._consumer.consumer_group_metadata(), _ANSWER)
-        producer.commit_transaction(_ANSWER)
+        metadata, patience = self._consumer.consumer_group_metadata(), waiting_time(_ANSWER)
+        producer.send_offsets_to_transaction(number, metadata, patience)
+        producer.commit_transaction(patience)
         if self._view.wait_until_seen(mark.ends or (), _SEEN, starts):
             raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT))
         self._mark = mark

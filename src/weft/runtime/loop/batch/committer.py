@@ -248,7 +248,8 @@ class Committer:
         """
         for name in self.suspended.due(at_once=at_once):
             try:
-                prepare(name)
+                with hurried():
+                    prepare(name)
                 output = sinks.output(name)
                 while (kept := self.suspended.next_batch(name)) is not None:
                     with hurried():
