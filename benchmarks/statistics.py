@@ -36,7 +36,7 @@ import weft
 from weft.runtime.hop.admit import admit
 from weft.runtime.hop.sampling import EVERY, sample_values
 from weft.runtime.program.executable import ExecutableGraph
-from weft.runtime.wire.reports import ValuesSampled
+from weft.runtime.wire.reports import ReadReport
 
 __all__ = ["Cost", "main"]
 
@@ -79,9 +79,10 @@ def measure_cost(root: Path, rows: int, batches: int, cores: int) -> Cost:
             table: pa.Table = tables[program.graph.input(alias).stream.name][number]
             batch = admit(program, alias, table, now=0, watermark=None).batch
             began = time.perf_counter()
-            messages = [ValuesSampled(one).to_message() for one in sample_values(program, alias, batch, 0)]
+            samples = tuple(sample_values(program, alias, batch, 0))
+            message = ReadReport(0, samples=samples).to_message()
             seconds += time.perf_counter() - began
-            largest = max(largest, *(message.data.size + len(message.target) for message in messages))
+            largest = max(largest, message.data.size + len(message.target))
         taken.append(seconds)
     drop = max(1, batches // 5)
     return Cost(rows, median(taken[1:]), median(run.seconds[drop:]), largest)

@@ -9,7 +9,7 @@ from typing import Any
 import weft
 from tests.random_statistics import random_statistics
 from weft.logical.query.query import Query
-from weft.runtime.observe.recent import RecentStatistics
+from weft.runtime.observe.recent_statistics import RecentStatistics
 from weft.stats.statistics import Statistics
 
 __all__ = ["DrawnStatistics", "made_restless", "restless"]

@@ -37,7 +37,7 @@ from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.executor import Pieces
 from weft.runtime.loop.loop import Loop
 from weft.runtime.observe.progress import complete_from
-from weft.runtime.observe.recent import RecentStatistics
+from weft.runtime.observe.recent_statistics import RecentStatistics
 from weft.runtime.output.merge_task import Merge
 from weft.runtime.state import open_segments
 from weft.runtime.wire import task_input as job

@@ -11,7 +11,7 @@ import weft
 from tests.unit.adapting.snapshots import CHAIN, COLUMNS
 from tests.unit.adapting.worlds import World
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.runtime.observe import recent
+from weft.runtime.observe import recent_statistics as recent
 from weft.stats.known import Known
 
 STATISTICS = "statistics.json"

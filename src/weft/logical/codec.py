@@ -24,6 +24,7 @@ place: expressions, rules, plans.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from array import array
 from base64 import b64decode, b64encode
@@ -79,17 +80,27 @@ class Form(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Many numbers as one text: their bytes in base64, each number as `array` has it with that ``typecode``."""
+    """Many numbers as one text: their bytes in base64, after the type code of `array` that they have.
 
-    typecode: str
+    That is the first of ``typecodes`` that can hold all of them.
+    """
+
+    typecodes: str = "BHIQ"
 
     def encode(self, value: Sequence[float]) -> str:
         """The numbers as a text."""
-        return b64encode(array(self.typecode, value).tobytes()).decode()
+        for typecode in self.typecodes[:-1]:
+            with contextlib.suppress(OverflowError):
+                return _packed(typecode, value)
+        return _packed(self.typecodes[-1], value)
 
     def decode(self, data: str) -> tuple[float, ...]:
         """The numbers of a text."""
-        return tuple(array(self.typecode, b64decode(data)))
+        return tuple(array(data[0], b64decode(data[1:])))
+
+
+def _packed(typecode: str, value: Sequence[float]) -> str:
+    return typecode + b64encode(array(typecode, value).tobytes()).decode()
 
 
 class _Shape(NamedTuple):

@@ -12,10 +12,11 @@ from functools import partial
 from typing import Literal, TypeAlias, TypeVar
 
 from weft.plan.physical.graph import PhysicalGraph
-from weft.runtime.log.totals import QueryTotals, StreamTotals, Totals
-from weft.runtime.observe.metrics import Backlog, BatchMetrics, InputMetrics
+from weft.runtime.log.totals import QueryTotals, Totals
+from weft.runtime.observe.metrics import Backlog, BatchMetrics
 from weft.session.planned_query import PlannedQuery
 from weft.stats.histogram import Latency
+from weft.stats.input_figures import InputFigures, TupleCounts
 from weft.storage.cache import CacheCounts
 
 __all__ = [
@@ -25,7 +26,6 @@ __all__ = [
     "QueryFigures",
     "RunTotals",
     "StoreFigures",
-    "StreamCounts",
     "StreamFigures",
     "batch_figures",
     "batches_after",
@@ -46,15 +46,12 @@ _MEASURED = 100  # so many batches' latencies are shown while a run goes on
 
 @dataclass(frozen=True, slots=True)
 class StreamFigures:
-    """What came in from a stream: ``rows`` took part, the others were set aside; ``backlog`` is what waits."""
+    """What came in from a stream, and how many tuples a second of it took part; ``backlog`` is what waits."""
 
     name: str
-    rows: int
-    per_second: float
-    late: int
-    untimed: int
-    malformed: int
-    backlog: Backlog | None
+    counts: TupleCounts
+    per_second: float = 0.0
+    backlog: Backlog | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,20 +132,19 @@ def _uses(planned: Sequence[PlannedQuery]) -> dict[str, list[tuple[str, str]]]:
 def _stream(
     name: str, uses: Sequence[tuple[str, str]], progress: Progress, totals: Totals, now: float | None
 ) -> StreamFigures:
-    count = totals.streams.get(name, StreamTotals())
     rates = [_rate(progress.get(query, ()), partial(_rows, alias=alias), now) for query, alias in uses]
     last = [batches[-1].backlog for query, _ in uses if (batches := progress.get(query))]
     waiting = [one[name] for one in last if name in one]
     backlog = max(waiting, key=lambda one: (one.parts, one.seconds), default=None)
-    return StreamFigures(name, count.rows, max(rates), count.late, count.untimed, count.malformed, backlog)
+    return StreamFigures(name, totals.streams.get(name, TupleCounts()), max(rates), backlog)
 
 
 def _rows(batch: BatchMetrics, alias: str) -> int:
     return _input(batch, alias).rows
 
 
-def _input(batch: BatchMetrics, alias: str) -> InputMetrics:
-    return batch.inputs.get(alias) or InputMetrics(0)
+def _input(batch: BatchMetrics, alias: str) -> InputFigures:
+    return batch.inputs.get(alias) or InputFigures()
 
 
 def _query(
@@ -196,29 +192,6 @@ def _end(batch: BatchMetrics | BatchFigures) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamCounts:
-    """How many tuples a stream brought: ``rows`` took part, the others were set aside.
-
-    ``newest`` is the last event time among those that took part, in microseconds since 1970.
-    """
-
-    rows: int = 0
-    late: int = 0
-    untimed: int = 0
-    malformed: int = 0
-    newest: int | None = None
-
-    def __add__(self, other: StreamCounts) -> StreamCounts:
-        return StreamCounts(
-            self.rows + other.rows,
-            self.late + other.late,
-            self.untimed + other.untimed,
-            self.malformed + other.malformed,
-            max((one for one in (self.newest, other.newest) if one is not None), default=None),
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class BatchFigures:
     """What one batch did for all queries together: by stream, by query and by store.
 
@@ -229,7 +202,7 @@ class BatchFigures:
     number: int
     started: float
     elapsed: float
-    streams: Mapping[str, StreamCounts] = field(default_factory=dict)
+    streams: Mapping[str, InputFigures] = field(default_factory=dict)
     results: Mapping[str, int] = field(default_factory=dict)
     stores: tuple[StoreFigures, ...] = ()
     hops: tuple[float, ...] = ()
@@ -247,14 +220,11 @@ class BatchFigures:
 
 def batch_figures(graph: PhysicalGraph | None, metrics: BatchMetrics) -> BatchFigures:
     """The figures of a batch; of one whose graph is forgotten, those by stream are not known."""
-    streams: dict[str, StreamCounts] = {}
+    streams: dict[str, InputFigures] = {}
     for alias, one in metrics.inputs.items() if graph is not None else ():
         if graph is not None and alias in graph.aliases:
-            name, counts = (
-                graph.input(alias).stream.name,
-                StreamCounts(one.rows, one.late, one.untimed, one.malformed, one.newest),
-            )
-            streams[name] = max(streams.get(name, counts), counts, key=lambda one: one.rows)
+            name = graph.input(alias).stream.name
+            streams[name] = max(streams.get(name, one), one, key=lambda figures: figures.rows)
     by_size = sorted(metrics.stores, key=lambda name: (name.count("⋈"), name))
     return BatchFigures(
         metrics.number,
@@ -320,7 +290,7 @@ class RunTotals:
     ``elapsed`` are the seconds of all batches together, and ``last`` is the number of the last one.
     """
 
-    streams: Mapping[str, StreamCounts] = field(default_factory=dict)
+    streams: Mapping[str, InputFigures] = field(default_factory=dict)
     results: Mapping[str, int] = field(default_factory=dict)
     batches: int = 0
     elapsed: float = 0.0
@@ -329,7 +299,7 @@ class RunTotals:
 
     def plus(self, batch: BatchFigures) -> RunTotals:
         """With one batch more."""
-        streams = {name: self.streams.get(name, StreamCounts()) + one for name, one in batch.streams.items()}
+        streams = {name: self.streams.get(name, InputFigures()) + one for name, one in batch.streams.items()}
         results = {name: self.results.get(name, 0) + count for name, count in batch.results.items()}
         return RunTotals(
             {**self.streams, **streams},

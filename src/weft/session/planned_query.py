@@ -26,7 +26,7 @@ from weft.plan.show.observation import Observation
 from weft.plan.show.shared import filling_text, shared_text
 from weft.ports.sink import Sink
 from weft.runtime.observe.metrics import BatchMetrics
-from weft.runtime.observe.observed import observed
+from weft.runtime.observe.observations import observed
 from weft.runtime.observe.progress import QueryProgress
 from weft.stats.statistics import Statistics
 

@@ -23,7 +23,7 @@ from weft.plan.physical.part import part_of
 from weft.plan.physical.rules import ProbeRule
 from weft.plan.show.explain import compare, explain
 from weft.plan.workload import WorkloadPlan
-from weft.runtime.observe.recent import RecentStatistics
+from weft.runtime.observe.recent_statistics import RecentStatistics
 from weft.runtime.queries.request import QueryRequest
 from weft.session.planned_query import PlannedQuery
 from weft.session.registry import Registered

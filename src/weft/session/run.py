@@ -44,7 +44,7 @@ from weft.runtime.loop.config import MACHINE, RunConfig
 from weft.runtime.loop.executor import Executor
 from weft.runtime.loop.handle import Running, launch
 from weft.runtime.loop.loop import Loop
-from weft.runtime.observe.recent import RecentStatistics
+from weft.runtime.observe.recent_statistics import RecentStatistics
 from weft.runtime.queries.request import QueryRequest
 from weft.session.registry import Registered
 from weft.session.settings import Settings

@@ -24,7 +24,7 @@ from weft.logical.outer.outer import core_and_closing
 from weft.logical.query.query import Query
 from weft.optimizer.space import Options
 from weft.ports.sink import Sink
-from weft.runtime.observe.recent import RecentStatistics
+from weft.runtime.observe.recent_statistics import RecentStatistics
 from weft.runtime.queries.request import QueryRequest
 from weft.session.display import progress_bar
 from weft.session.planned_query import PlannedQuery

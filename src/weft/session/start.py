@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from weft.adapting.planner import Planner
 from weft.errors import ConfigError
 from weft.logical.catalog import Catalog
-from weft.runtime.observe.recent import RecentStatistics
+from weft.runtime.observe.recent_statistics import RecentStatistics
 from weft.session.registry import Registered
 from weft.session.settings import Settings
 

@@ -27,7 +27,7 @@ from weft.plan.show.explain import compare
 from weft.runtime.log.totals import Totals
 from weft.runtime.observe.plan_changes import PlanChange, history_text
 from weft.runtime.observe.progress import OwnProgress, QueryProgress, failure_of, progress_of
-from weft.runtime.observe.recent import RecentStatistics
+from weft.runtime.observe.recent_statistics import RecentStatistics
 from weft.runtime.observe.table_progress import TableProgress, tables_text
 from weft.runtime.queries.request import QueryRequest
 from weft.session.planned_query import PlannedQuery, explain_queries

@@ -18,7 +18,7 @@ from weft.plan.workload import WorkloadPlan
 from weft.runtime.log.values import Manifest
 from weft.runtime.loop.adapter import Adopted, Situation
 from weft.runtime.observe.progress import History
-from weft.runtime.observe.recent import RecentStatistics
+from weft.runtime.observe.recent_statistics import RecentStatistics
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.visibility import StateFacts

@@ -10,9 +10,10 @@ from tests.unit.adapting.snapshots import EVEN, SWAPPED
 from tests.unit.plan.workloads import PAIR, shared
 from weft.adapting.adapter import RECENT, drift, work_per_row, work_rate
 from weft.plan.physical.lower import lower_workload
-from weft.runtime.observe.metrics import BatchMetrics, InputMetrics
+from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.plan_changes import PlanChange, history_text
 from weft.runtime.observe.progress import History
+from weft.stats.input_figures import InputFigures
 from weft.stats.statistics import Statistics, StreamStatistics
 
 SECOND = 1_000_000
@@ -31,7 +32,7 @@ def batch(
     number: int, elapsed: float, rows: int = 0, marks: dict[str, int] | None = None, started: float = 0.0
 ) -> BatchMetrics:
     """A batch that took so long for so many rows of each of two inputs."""
-    inputs = {alias: InputMetrics(rows, 0) for alias in ("v", "w")}
+    inputs = {alias: InputFigures(rows, 0) for alias in ("v", "w")}
     return BatchMetrics(
         number, (), inputs, {}, {}, 0, watermarks=marks or {}, started=started, elapsed=elapsed
     )

@@ -9,11 +9,12 @@ from benchmarks.adhoc import Outcome, Request, remarks
 from benchmarks.adhoc import verdicts as adhoc_verdicts
 from benchmarks.many import Found, Run, differences, make_queries, verdicts
 
-from weft.runtime.observe.metrics import BatchMetrics, InputMetrics, StoreMetrics
+from weft.runtime.observe.metrics import BatchMetrics, StoreMetrics
+from weft.stats.input_figures import InputFigures
 
 
 def batch(number: int, inputs: dict[str, int], stores: dict[str, int]) -> BatchMetrics:
-    rows = {alias: InputMetrics(count) for alias, count in inputs.items()}
+    rows = {alias: InputFigures(count) for alias, count in inputs.items()}
     held = {name: StoreMetrics(size // 10, size, 1) for name, size in stores.items()}
     return BatchMetrics(number, tuple(inputs), rows, {}, held, 0)
 

@@ -63,7 +63,7 @@ class Whole:
     shorts: Mapping[str, Short] = field(default_factory=dict)
     numbered: Mapping[int, Label] = field(default_factory=dict)
     paired: Mapping[tuple[str, ...], int] = field(default_factory=dict)
-    packed: Annotated[tuple[int, ...], Packed("Q")] = ()
+    packed: Annotated[tuple[int, ...], Packed()] = ()
     floats: Annotated[tuple[float, ...], Packed("d")] = ()
     free: Mapping[str, Any] = field(default_factory=dict)
     label: Label | None = None

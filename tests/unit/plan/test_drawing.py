@@ -13,7 +13,7 @@ from weft.plan.physical.rules import ProbeRule, ResultRule
 from weft.plan.show.layout import ACROSS, HEIGHT, WIDTH, Box, draw_graph, shortened
 from weft.plan.show.observation import Observation
 from weft.plan.show.svg import THICK, THIN, svg
-from weft.runtime.observe.observed import observed
+from weft.runtime.observe.observations import observed
 from weft.testing import LocalRun
 
 QUERIES = {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from weft.plan.physical.graph import PhysicalGraph
 from weft.plan.show.explain import explain
-from weft.plan.show.observation import EVENT_TIME, WALL_CLOCK, InputSeen, Observation, StepSeen, StoreSeen
+from weft.plan.show.observation import EVENT_TIME, WALL_CLOCK, Observation, StepSeen, StoreSeen
 from weft.session.session import Session
+from weft.stats.input_figures import InputFigures
 
 SQL = "SELECT v.x, w.uid FROM v [RANGE 5 SECONDS], w [RANGE 5 SECONDS] WHERE v.vid = w.vid"
 
@@ -23,7 +24,7 @@ SEEN = Observation(
     seconds=8.0,
     clock=EVENT_TIME,
     results=16_000,
-    inputs={"v": InputSeen(8_000, 3, 2, 1, 5), "w": InputSeen(800)},
+    inputs={"v": InputFigures(8_000, 3, 2, 1, 5), "w": InputFigures(800)},
     steps={"v: 1": StepSeen(8_000, 12_000), "w: 1": StepSeen(800, 4_000)},
     stores={"v": StoreSeen(5_100, 81_600, 3), "w": StoreSeen(510, 8_160, 2)},
     hops=(0.25, 0.5),
@@ -78,7 +79,7 @@ def test_what_is_not_known_is_a_question_mark() -> None:
 
 def test_a_query_of_one_input_has_no_steps_to_compare() -> None:
     """It is filtered and done."""
-    seen = Observation(1, 2.0, EVENT_TIME, 10, {"v": InputSeen(20)})
+    seen = Observation(1, 2.0, EVENT_TIME, 10, {"v": InputFigures(20)})
     text = explain(planned("SELECT v.x FROM v WHERE v.vid = 1"), "one", "flat", seen)
     assert "Observed: 1 batch over 2 s of event time · 10 results · 5 results/s\n" in text
     assert "Probe orders" not in text

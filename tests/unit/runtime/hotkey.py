@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from weft.runtime.hop.admit import admit
 from weft.runtime.hop.entering import route_input
 from weft.runtime.hop.interpret import run_hop
 from weft.runtime.hop.limits import TaskLimits
-from weft.runtime.hop.outcome import HopOptions
+from weft.runtime.hop.outcome import HopOptions, Outcome
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.output.batch_files import read_file
@@ -32,7 +33,7 @@ from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import HeldState
 from weft.runtime.wire.exchange import Exchange, Sender, SentParcel
 from weft.runtime.wire.messages import Message
-from weft.runtime.wire.reports import Answers, Results
+from weft.runtime.wire.reports import HopReport, Results
 from weft.runtime.wire.task_input import Job, Setup
 from weft.session.session import Session
 from weft.storage.storage import LocalDisk
@@ -63,6 +64,12 @@ class Peak:
     def _watch(self) -> None:
         while not self._done.wait(0.002):
             self.bytes = max(self.bytes, own_memory())
+
+
+def said_of(outlet: TaskOutlet, outcome: Outcome) -> Iterator[Message]:
+    """All that a task says of a hop: what it sends, and its report."""
+    report = yield from outlet.messages(outcome)
+    yield report.to_message()
 
 
 def hop(kind: str, rows: int, portion: int, folder: Path) -> list[Message]:
@@ -99,7 +106,7 @@ def hop(kind: str, rows: int, portion: int, folder: Path) -> list[Message]:
             outcome = run_hop(
                 program, number, arrived, state, batch_order, HopOptions(counting, outlet, limits)
             )
-            said += outlet.messages(outcome)
+            said += said_of(outlet, outcome)
         arrived = {}
         for message in said:
             if not message.is_report:
@@ -114,7 +121,8 @@ def main(kind: str, rows: str, portion: str, folder: str) -> None:
     before = own_memory()
     with Peak() as peak:
         told = hop(kind, int(rows), int(portion), Path(folder))
-    counts = [Answers.from_message(message).counts for message in told if Answers.is_in(message)]
+    reports = [HopReport.from_message(message) for message in told if HopReport.is_in(message)]
+    counts = [report.counts for report in reports if report.counts]
     sent = [message for message in told if Results.is_in(message) or not message.is_report]
     given = sum(batch.num_rows for message in sent for batch in _batches(message, Path(folder)))
     print(json.dumps({"bytes": peak.bytes - before, "counts": counts, "given": given}))

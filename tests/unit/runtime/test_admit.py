@@ -9,6 +9,7 @@ from tests.unit.runtime.joins import SECOND, graph, v
 from weft.errors import CatalogError
 from weft.runtime.hop.admit import admit, numbered
 from weft.runtime.program.executable import ExecutableGraph
+from weft.stats.input_figures import InputFigures
 
 PROGRAM = ExecutableGraph(graph("SELECT v.x FROM v [ROWS 5], w WHERE v.vid = w.vid"))
 
@@ -17,15 +18,16 @@ def test_late_tuples_are_set_aside_and_counted() -> None:
     """Behind the watermark is late; at the watermark is on time."""
     data = v((1, 1, 3), (2, 2, 4), (3, 3, 5))
     found = admit(PROGRAM, "v", data, watermark=4 * SECOND)
-    assert (found.batch.num_rows, found.late, found.oldest, found.newest) == (2, 1, 4 * SECOND, 5 * SECOND)
+    assert (found.batch.num_rows, found.figures) == (2, InputFigures(2, 1, 0, 0, 4 * SECOND, 5 * SECOND, 1))
     joins = ExecutableGraph(graph("SELECT v.x FROM v [ROWS 5], w WHERE v.vid = w.vid", late="join"))
-    assert admit(joins, "v", data, watermark=4 * SECOND).batch.num_rows == 3
+    joined = admit(joins, "v", data, watermark=4 * SECOND)
+    assert (joined.batch.num_rows, joined.figures.late, joined.figures.behind) == (3, 0, 1)
 
 
 def test_tuples_without_a_time_are_set_aside_and_counted() -> None:
     """They have no place in any window."""
     found = admit(PROGRAM, "v", v((1, 1, None), (2, 2, 4)))
-    assert (found.batch.num_rows, found.untimed) == (1, 1)
+    assert (found.batch.num_rows, found.figures.untimed) == (1, 1)
 
 
 def test_numbers_count_what_takes_part() -> None:

@@ -24,9 +24,9 @@ from weft.runtime.hop.admit import admit
 from weft.runtime.hop.entering import route_input
 from weft.runtime.hop.interpret import run_hop
 from weft.runtime.model.batch_order import BatchOrder
-from weft.runtime.observe.feedback import measured
+from weft.runtime.observe.measured_statistics import measured
 from weft.runtime.observe.metrics import BatchMetrics
-from weft.runtime.observe.observed import observed
+from weft.runtime.observe.observations import observed
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.request import QueryRequest

@@ -111,4 +111,4 @@ def test_beyond_the_last_hop_nothing_happens() -> None:
     """Queries that run together have different numbers of hops, and the tasks of a hop are told of all."""
     program = ExecutableGraph(graph(CHAIN, "flat"))
     outcome = run_hop(program, len(program.hops), {}, HeldState(), BatchOrder(0, ("w", "v", "c"), 2))
-    assert (outcome.sent, outcome.results, outcome.steps) == ([], {}, [])
+    assert (outcome.sent, outcome.results, outcome.steps) == ([], {}, {})

@@ -24,7 +24,7 @@ from weft.runtime.loop.intake.cursors import left_waiting
 from weft.runtime.observe.log_lines import batch_fields
 from weft.runtime.observe.metrics import Backlog, BatchMetrics
 from weft.runtime.observe.progress import progress_of
-from weft.runtime.task.arrivals import ages_of_inputs, ages_of_rows, oldest_age
+from weft.runtime.task.tuple_ages import ages_of_inputs, ages_of_rows, oldest_age
 from weft.stats.histogram import ZERO, Histogram, Latency, class_of
 
 SCHEMA = "k long, j long, n long, ts timestamp"

@@ -9,13 +9,14 @@ import pytest
 
 from weft.logical.codec import encode
 from weft.runtime.observe.log_lines import batch_fields, log_batch
-from weft.runtime.observe.metrics import Backlog, BatchMetrics, InputMetrics, StepMetrics, StoreMetrics
+from weft.runtime.observe.metrics import Backlog, BatchMetrics, StoreMetrics
+from weft.stats.input_figures import InputFigures, StepFigures
 
 BATCH = BatchMetrics(
     number=3,
     order=("w", "v"),
-    inputs={"v": InputMetrics(10, 1, 2, 3, 5, 9), "w": InputMetrics(20, late=4)},
-    steps={"v: 1": StepMetrics(10, 30)},
+    inputs={"v": InputFigures(10, 1, 2, 3, 5, 9), "w": InputFigures(20, late=4)},
+    steps={"v: 1": StepFigures(10, 30)},
     stores={"v": StoreMetrics(10, 100, 1), "v⋈w": StoreMetrics(5, 50, 2)},
     results=30,
     watermarks={"videos": 4},
@@ -41,7 +42,7 @@ def test_metrics_of_an_earlier_version_are_read() -> None:
             one.pop(name, None)
     found = BatchMetrics.from_dict(data)
     assert (found.elapsed, found.backlog, found.seconds) == (0.0, {}, ())
-    assert found.inputs["v"] == InputMetrics(10, 1, 2)
+    assert found.inputs["v"] == InputFigures(10, 1, 2)
 
 
 def test_a_batch_is_one_line_of_flat_json(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,9 +9,10 @@ from weft.errors import StatisticsError
 from weft.plan.physical.graph import PhysicalGraph
 from weft.plan.physical.rules import ProbeRule
 from weft.plan.show.observation import EVENT_TIME, WALL_CLOCK, Observation
-from weft.runtime.observe.feedback import measured
-from weft.runtime.observe.metrics import Backlog, BatchMetrics, InputMetrics, StepMetrics
-from weft.runtime.observe.observed import observed
+from weft.runtime.observe.measured_statistics import measured
+from weft.runtime.observe.metrics import Backlog, BatchMetrics
+from weft.runtime.observe.observations import observed
+from weft.stats.input_figures import InputFigures, StepFigures
 from weft.stats.statistics import Statistics
 
 CHAIN = """SELECT v.x, c.y FROM v [RANGE 3 SECONDS], w [RANGE 2 SECONDS], c [RANGE 3 SECONDS]
@@ -158,9 +159,9 @@ def test_a_stream_that_pauses_or_lies_behind_does_not_stretch_time() -> None:
     hour = 3_600_000_000
     metrics = [
         _batch(
-            0, v=InputMetrics(10, oldest=hour, newest=hour + 1_000_000), w=InputMetrics(1, oldest=0, newest=1)
+            0, v=InputFigures(10, oldest=hour, newest=hour + 1_000_000), w=InputFigures(1, oldest=0, newest=1)
         ),
-        _batch(1, v=InputMetrics(10, oldest=hour, newest=hour + 2_000_000), w=InputMetrics(0)),
+        _batch(1, v=InputFigures(10, oldest=hour, newest=hour + 2_000_000), w=InputFigures(0)),
     ]
     assert observed(planned.graph, metrics).seconds == 2.0
     assert observed(planned.graph, metrics, last=1).seconds == 1.0
@@ -184,10 +185,10 @@ def test_copies_are_not_tuples() -> None:
 def test_set_aside_and_waiting_tuples_are_shown_per_input() -> None:
     """The user sees where data is lost or late."""
     planned = session().query(PAIR)
-    first = _batch(0, v=InputMetrics(10, late=1, untimed=2, malformed=3), w=InputMetrics(5))
-    second = _batch(1, v=InputMetrics(10, late=1), w=InputMetrics(5), backlog={"v": Backlog(7)})
-    found = observed(planned.graph, [first, second]).inputs["v"]
-    assert (found.rows, found.late, found.untimed, found.malformed, found.backlog) == (20, 2, 2, 3, 7)
+    first = _batch(0, v=InputFigures(10, late=1, untimed=2, malformed=3), w=InputFigures(5))
+    second = _batch(1, v=InputFigures(10, late=1), w=InputFigures(5), backlog={"v": Backlog(7)})
+    seen = observed(planned.graph, [first, second])
+    assert (seen.inputs["v"], seen.backlog) == (InputFigures(20, 2, 2, 3), {"v": 7})
 
 
 def test_an_observation_that_cannot_be_is_refused() -> None:
@@ -198,6 +199,6 @@ def test_an_observation_that_cannot_be_is_refused() -> None:
         Observation(1, 1.0, "sundial", 0)
 
 
-def _batch(number: int, backlog: dict[str, Backlog] | None = None, **inputs: InputMetrics) -> BatchMetrics:
-    steps = {"v: 1": StepMetrics(1, 1)}
+def _batch(number: int, backlog: dict[str, Backlog] | None = None, **inputs: InputFigures) -> BatchMetrics:
+    steps = {"v: 1": StepFigures(1, 1)}
     return BatchMetrics(number, tuple(sorted(COLUMNS)), inputs, steps, {}, 0, backlog=backlog or {})

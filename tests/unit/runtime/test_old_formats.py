@@ -14,7 +14,7 @@ import pytest
 
 from weft.logical.codec import decode, encode
 from weft.ports.source import Part
-from weft.runtime.log.totals import QueryTotals, StreamTotals, Totals
+from weft.runtime.log.totals import QueryTotals, Totals
 from weft.runtime.log.values import BatchPlan, HeldRun, KeptBatch, Manifest, Suspension
 from weft.runtime.model.batch_order import BatchOrder, Clock, Count
 from weft.runtime.observe.metrics import (
@@ -22,14 +22,13 @@ from weft.runtime.observe.metrics import (
     BatchMetrics,
     ConditionMetrics,
     FunctionMetrics,
-    InputMetrics,
     KeyMetrics,
-    StepMetrics,
     StoreMetrics,
 )
 from weft.runtime.queries.migration import StateMigration, StoreScan
 from weft.runtime.state.partition_manifest import PartitionFile, StoreTotals
 from weft.stats.histogram import Histogram, Latency
+from weft.stats.input_figures import InputFigures, StepFigures, TupleCounts
 from weft.stats.known import CallSums, Checked, JointSums, Known, StreamSums
 from weft.storage.cache import CacheCounts
 
@@ -38,8 +37,8 @@ OLD: dict[str, Any] = json.loads((Path(__file__).parent / "old_formats.json").re
 METRICS = BatchMetrics(
     7,
     ("a", "b"),
-    {"a": InputMetrics(5, 1, 2, 3, -7, 9), "b": InputMetrics(0)},
-    {"a: 1": StepMetrics(5, 4, 1)},
+    {"a": InputFigures(5, 1, 2, 3, -7, 9), "b": InputFigures(0)},
+    {"a: 1": StepFigures(5, 4, 1)},
     {"a": StoreMetrics(3, 90, 2, 4)},
     6,
     {"q": 6},
@@ -74,7 +73,7 @@ MANIFEST = Manifest(
     },
     given={"q": ["parquet /out", 3]},
     moved={"s": [5, 1, "f.json"]},
-    totals=Totals(8, 2.5, 9, {"q": QueryTotals(0, 8, 9, 2)}, {"s": StreamTotals(5, 1, 2, 3)}),
+    totals=Totals(8, 2.5, 9, {"q": QueryTotals(0, 8, 9, 2)}, {"s": TupleCounts(5, 1, 2, 3)}),
 )
 PLAN = BatchPlan(
     7,

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,8 @@ from weft.runtime.output.outlet import TaskOutlet
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import HeldState
 from weft.runtime.wire.exchange import Exchange, Sender
-from weft.runtime.wire.messages import REPORT, Message
-from weft.runtime.wire.reports import Results
+from weft.runtime.wire.messages import Message
+from weft.runtime.wire.reports import Failure, HopReport, Results
 from weft.runtime.wire.task_input import Job, Setup
 from weft.storage.storage import LocalDisk
 
@@ -196,12 +197,17 @@ def told(job: Job, session: weft.Session, **options: Any) -> list[Message]:
     """What a task says of a hop."""
     with TaskOutlet(job, Sender(1, 0)) as outlet:
         outcome = hop_of(session, outlet=outlet, portion_bytes=job.limits.portion_bytes, **options)
-        return list(outlet.messages(outcome))
+        return list(hotkey.said_of(outlet, outcome))
 
 
-def notes(messages: list[Message], kind: str) -> list[dict[str, Any]]:
-    """The notes of one kind."""
-    return [json.loads(message.data.to_pybytes()) for message in messages if message.target == REPORT + kind]
+def failures(messages: list[Message]) -> list[Failure]:
+    """The errors among them."""
+    return [Failure.from_message(message) for message in messages if Failure.is_in(message)]
+
+
+def parts(messages: list[Message]) -> list[Mapping[str, str]]:
+    """The parts of sinks that were written, as a task reports them."""
+    return [HopReport.from_message(message).parts for message in messages if HopReport.is_in(message)]
 
 
 def opened_sink(path: Path) -> ParquetSink:
@@ -215,8 +221,8 @@ def test_results_of_a_failed_query_leave_no_file(tmp_path: Path) -> None:
     """A part that nobody commits would stay; a result that was taken back would be seen."""
     sink = opened_sink(tmp_path / "out")
     messages = told(job_of(tmp_path, {"q": sink}), planned("a.k = b.k"), result_limit=30)
-    assert [one["query"] for one in notes(messages, "failed")] == ["q"]
-    assert [one["parts"] for one in notes(messages, "answers")] == [{}]
+    assert [one.query for one in failures(messages)] == ["q"]
+    assert parts(messages) == [{}]
     assert not list(tmp_path.rglob("*.parquet"))
 
 
@@ -249,7 +255,7 @@ def test_a_users_sink_is_given_all_results_at_once(tmp_path: Path) -> None:
     """`write_part` was all there was, and users' sinks have no more."""
     session, sink = planned("a.k = b.k"), Whole()
     messages = told(job_of(tmp_path, {"q": sink}), session)
-    assert [one["parts"] for one in notes(messages, "answers")] == [{"q": "0-0"}]
+    assert parts(messages) == [{"q": "0-0"}]
     expected = pa.Table.from_batches(hop_of(session).results["q"])
     assert sorted_rows(sink.taken[0]) == sorted_rows(expected)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -258,10 +264,10 @@ def test_a_users_sink_is_given_all_results_at_once(tmp_path: Path) -> None:
 def test_a_sink_that_raises_anything_is_named(tmp_path: Path) -> None:
     """Not only errors of Weft's own: a full disk is the operating system's."""
     messages = told(job_of(tmp_path, {"q": Whole(broken=True)}), planned("a.k = b.k"))
-    (failed,) = notes(messages, "failed")
-    assert failed["query"] == "q"
-    assert failed["sink"]
-    assert failed["message"] == "the sink of query q, a Whole, failed: OSError: no space left on device"
+    (failed,) = failures(messages)
+    assert failed.query == "q"
+    assert failed.refused is not None
+    assert failed.message == "the sink of query q, a Whole, failed: OSError: no space left on device"
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["files", "bytes"])
@@ -321,4 +327,4 @@ def test_a_sink_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
             raise SinkError(f"batch {batch_id} of task {partition} has no room")
 
     messages = told(job_of(tmp_path, {"q": Closed(tmp_path)}), planned("a.k = b.k"))
-    assert "no room" in notes(messages, "failed")[0]["message"]
+    assert "no room" in failures(messages)[0].message

@@ -19,7 +19,7 @@ from weft.logical.query.window import Range
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
 from weft.plan.physical.lower import lower
-from weft.runtime.observe.recent import RecentStatistics
+from weft.runtime.observe.recent_statistics import RecentStatistics
 from weft.session.session import Session
 from weft.stats.estimate import Estimator
 from weft.stats.known import HalfLife, Known

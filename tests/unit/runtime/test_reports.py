@@ -10,82 +10,83 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.bucket.bounds import Bounds
-from weft.errors import FunctionError, SqlError, StateError, WeftError
+from weft.errors import FunctionError, SourceError, SqlError, StateError, WeftError
 from weft.kernels.expr.user_functions import CallCounts, ConditionCounts, Spent
 from weft.runtime.hop.census import Census, TooMany
-from weft.runtime.hop.outcome import StepCount
 from weft.runtime.log.values import HeldRun
 from weft.runtime.loop.batch.task_reports import TaskReports
 from weft.runtime.state.open_segments import Underway
 from weft.runtime.state.partition_manifest import PartitionFile, StoredRun, StoreTotals
 from weft.runtime.wire.exchange import Exchange, Sender, SentParcel
 from weft.runtime.wire.messages import Message, read_rows, to_rows
-from weft.runtime.wire.notes import HopLeft, TuplesCounted
 from weft.runtime.wire.reports import (
     KINDS,
-    Answers,
-    BadRecord,
-    CacheCounted,
-    Calls,
-    Collected,
-    Dealt,
-    FailedQuery,
-    InputAdmitted,
-    KeyCensus,
+    Failure,
+    HopLeft,
+    HopReport,
+    MergedRange,
     PartitionsLeft,
     PartRead,
     ProtocolError,
-    QuerySetSample,
+    ReadReport,
     Report,
     Results,
-    RunsFound,
-    Seconds,
-    StepCounts,
-    TaskError,
-    ValuesSampled,
+    TuplesCounted,
     read_report,
 )
 from weft.runtime.wire.sorted_runs import SortedRun
 from weft.stats.histogram import Histogram, Latency
+from weft.stats.input_figures import REASONS, InputFigures, StepFigures, TupleCounts
 from weft.stats.sampling.attributes import Attribute
 from weft.stats.sampling.samples import AttributeSample, Common
 from weft.storage.cache import CacheCounts
 
 MANY = pa.RecordBatch.from_pydict({"x": list(range(20_000))})  # more than a message carries
 
+SAMPLES = (
+    AttributeSample(Attribute("s", "k"), 9, 9, 9),
+    AttributeSample(
+        *(Attribute("s", "k"), 100, 50, 1, (1 << 64) - 3, (7, (1 << 64) - 5), (1, 400_000)),
+        (Common(42, 1 << 63, 7), Common("x\ty", 3, 6), Common(None, 5, 5)),
+        (-0.5, 1e300),
+    ),
+)
+LEFT = PartitionsLeft(
+    {1: PartitionFile("0-1-f", 90, 1 << 31), 12: PartitionFile("0-12-g", 1 << 40, 7)},
+    {"a by k": StoreTotals(3, 90, 2, 1, ((-5, 7), (9, 9))), "b": StoreTotals()},
+)
 EXAMPLES: list[Report] = [
-    PartRead("s", 5, 1),
-    BadRecord(b'{"record": "\xed\xa0\x80"}'),
-    InputAdmitted("a", 5, 1, 2, None, None),
-    InputAdmitted("a", 5, 1, 2, -7, 1 << 60),
-    InputAdmitted("a", 5, 1, 2, -7, 1 << 60, 3),
-    Dealt("a by k", 3, 9),
-    QuerySetSample("a", {"00ff": 3}),
-    ValuesSampled(AttributeSample(Attribute("s", "k"), 9, 9, 9)),
-    ValuesSampled(
-        AttributeSample(
-            *(Attribute("s", "k"), 100, 50, 1, (1 << 64) - 3, (7, (1 << 64) - 5), (1, 400_000)),
-            (Common(42, 1 << 63, 7), Common("x\ty", 3, 6), Common(None, 5, 5)),
-            (-0.5, 1e300),
-        )
+    ReadReport(3),
+    ReadReport(
+        3,
+        (PartRead("s", 5, 1), PartRead("s", 5, 1, -7, "f.json")),
+        {"a": InputFigures(5, 1, 2), "b": InputFigures(5, 1, 2, 3, -7, 1 << 60, 4)},
+        {"a by k": 9},
+        {"a": {"00ff": 3}},
+        SAMPLES,
+        b'{"record": "\xed\xa0\x80"}\n{}',
     ),
-    PartitionsLeft(
-        {1: PartitionFile("0-1-f", 90, 1 << 31), 12: PartitionFile("0-12-g", 1 << 40, 7)},
-        {"a by k": StoreTotals(3, 90, 2, 1, ((-5, 7), (9, 9))), "b": StoreTotals()},
+    HopReport(0, 0.25),
+    HopReport(
+        2,
+        0.5,
+        {"a→b": StepFigures(3, 4, 1), "b→a": StepFigures()},
+        CallCounts({"near": Spent(3, 0.5)}, {"near(a.x)": ConditionCounts(9, 4)}),
+        {"q": Census(3, 2, 1, (TooMany("7", {"a": 4, "b": 2}),))},
+        {"q": 3},
+        {"q": 1},
+        {"q": "part-0"},
+        {"q": Latency(Histogram(2, (1, 4)), Histogram(3, (5,)))},
+        CacheCounts(3, 1, 4096, 4000),
+        LEFT,
     ),
-    StepCounts((StepCount("a→b", 3, 4, 1), StepCount("b→a", 0, 0))),
-    KeyCensus("q", Census(3, 2, 1, (TooMany("7", {"a": 4, "b": 2}),))),
-    Calls(CallCounts({"near": Spent(3, 0.5)}, {"near(a.x)": ConditionCounts(9, 4)})),
-    Answers({"q": 3}, {"q": 1}, {"q": "part-0"}),
-    RunsFound("q", Sender(1, 2, 3), (SortedRun("exchange/0/x", 0, 3, 90, (-5, 1 << 60), 7, 2),)),
-    Collected("q", 3, 5, "part-3", ages=Latency(Histogram(2, (1, 4)), Histogram(3, (5,)))),
-    Collected("q", 0, 5, files=("exchange/0/y",), marks=((1, 2), (3, 4)), cuts={"0-held-z": (7, -9)}),
-    Collected("q", 1, marked="exchange/0/z", held=(HeldRun("0-held-u", 0, 3, -5, 90, (-5, 4), 0),)),
-    Seconds(2, 0.25),
-    CacheCounted(CacheCounts(3, 1, 4096, 4000)),
-    FailedQuery("q", "OSError: no room"),
-    FailedQuery.because_of("q", FunctionError("near fails", hint="mend it")),
-    TaskError.from_error(StateError("0-run is damaged", hint="restore it")),
+    MergedRange("q", 3, 5, "part-3", ages=Latency(Histogram(2, (1, 4)), Histogram(3, (5,)))),
+    MergedRange("q", 0, 5, files=("exchange/0/y",), marks=((1, 2), (3, 4)), cuts={"0-held-z": (7, -9)}),
+    MergedRange("q", 1, marked="exchange/0/z", held=(HeldRun("0-held-u", 0, 3, -5, 90, (-5, 4), 0),)),
+    Failure.of_query("q", OSError("no room")),
+    Failure.of_query("q", FunctionError("near fails", hint="mend it")),
+    Failure.of_task(StateError("0-run is damaged", hint="restore it")),
+    Failure.of_task(SourceError("f.json is damaged", hint="restore it", stream="s")),
 ]
 
 
@@ -109,9 +110,11 @@ def test_results_and_parcels_arrive_as_they_were_sent(kind: str, tmp_path: Path)
     exchange = Exchange(str(tmp_path) if kind == "file" else None, direct=kind == "batches")
     packed, sender = exchange.pack(MANY, MANY), Sender(2, 1, 7)
     assert packed.how == kind
-    found = read_report(Results("q", sender, packed).to_message(1))
+    runs = (SortedRun("exchange/0/x", 0, 3, 90, (-5, 1 << 60), 7, 2),)
+    found = read_report(Results("q", sender, packed, ("f", "g"), runs).to_message(1))
     assert isinstance(found, Results)
     assert (found.query, found.sender, found.packed.batches()) == ("q", sender, [MANY, MANY])
+    assert (found.files, found.runs) == (("f", "g"), runs)
     for counts in (None, (19_000, 0, 21_000)):
         parcel = SentParcel.from_message(SentParcel("a→b", sender, packed, counts).to_message(1))
         assert (parcel.edge, parcel.sender, parcel.counts) == ("a→b", sender, counts)
@@ -145,21 +148,39 @@ def test_what_is_no_report_is_refused_by_name(target: str) -> None:
 
 def test_errors_come_out_as_what_they_were() -> None:
     """Whoever catches a `StateError` gets one; an error of SQL's has no text to show, and is a `WeftError`."""
-    (error,) = TaskReports.from_reports([TaskError.from_error(StateError("lost", hint="look"))]).errors
+    (error,) = TaskReports.from_reports([Failure.of_task(StateError("lost", hint="look"))]).errors
     assert (type(error), error.message, error.hint) == (StateError, "lost", "look")
     wrong = SqlError("what?", text="SELECT", start=0, end=6)
-    assert type(TaskError.from_error(wrong).error) is WeftError
+    assert type(Failure.of_task(wrong).error) is WeftError
 
 
 texts = st.text(max_size=5)
 counts = st.dictionaries(st.sampled_from("pqr"), st.integers(1, 9), max_size=3)
-answers = st.builds(Answers, counts, counts, st.dictionaries(st.sampled_from("pqr"), texts, max_size=3))
-seconds = st.builds(Seconds, st.integers(0, 3), st.integers(1, 9).map(float))
-used = st.builds(CacheCounted, st.builds(CacheCounts, *[st.integers(0, 9)] * 4))
-reads = st.builds(PartRead, st.sampled_from("st"), st.integers(0, 9), st.integers(0, 3))
+hops = st.builds(
+    HopReport,
+    st.integers(0, 3),
+    st.integers(1, 9).map(float),
+    st.dictionaries(st.sampled_from("ef"), st.builds(StepFigures, *[st.integers(0, 9)] * 3)),
+    counts=counts,
+    closed=counts,
+    parts=st.dictionaries(st.sampled_from("pqr"), texts, max_size=3),
+    cache=st.none() | st.builds(CacheCounts, *[st.integers(0, 9)] * 4),
+)
+times = st.none() | st.integers(-9, 9)
+figures = st.builds(InputFigures, *[st.integers(0, 9)] * 4, times, times, st.integers(0, 9))
+parts = st.builds(PartRead, st.sampled_from("st"), st.integers(0, 9), st.integers(0, 3))
+reads = st.builds(
+    ReadReport,
+    st.integers(0, 3),
+    st.lists(parts, max_size=3).map(tuple),
+    st.dictionaries(st.sampled_from("ab"), figures),
+    query_sets=st.dictionaries(
+        st.sampled_from("ab"), st.dictionaries(st.sampled_from(("0f", "1")), st.integers(1, 9))
+    ),
+)
 
 
-@given(st.lists(answers | seconds | reads | used, max_size=12), st.randoms(use_true_random=False))
+@given(st.lists(hops | reads, max_size=12), st.randoms(use_true_random=False))
 def test_the_order_of_reports_does_not_matter(reports: list[Report], random: object) -> None:
     """Tasks end in any order, and a batch that is repeated must leave the same."""
     shuffled = list(reports)
@@ -170,13 +191,27 @@ def test_the_order_of_reports_does_not_matter(reports: list[Report], random: obj
         q: sorted(names) for q, names in other.answers.parts.items()
     }
     assert (one.work.seconds(), one.work.busiest()) == (other.work.seconds(), other.work.busiest())
+    assert (one.work.steps, one.work.cache) == (other.work.steps, other.work.cache)
     assert (one.read.seen, one.read.malformed) == (other.read.seen, other.read.malformed)
+    assert (one.read.inputs, one.read.samples) == (other.read.inputs, other.read.samples)
+
+
+@given(st.lists(figures, max_size=5))
+def test_figures_are_those_of_all_tasks_together(some: list[InputFigures]) -> None:
+    """Counts are summed up, and times span those of all; where nobody knows a time, nobody does."""
+    whole = sum(some, InputFigures())
+    for name in ("rows", *REASONS, "behind"):
+        assert getattr(whole, name) == sum(getattr(one, name) for one in some)
+    assert whole.oldest == min((one.oldest for one in some if one.oldest is not None), default=None)
+    assert whole.newest == max((one.newest for one in some if one.newest is not None), default=None)
+    assert whole.counts - whole.counts == TupleCounts()
 
 
 def test_what_the_boundary_answered_comes_first() -> None:
     """Results of the past are part of the batch, and a query that failed there has failed."""
-    past = TaskReports.from_reports([Answers({"p": 2}, {}, {"p": "a"}), FailedQuery("q", "why")])
-    now = TaskReports.from_reports([Answers({"p": 3, "q": 1}, {"p": 1}, {"p": "b"})])
+    answered = HopReport(1, counts={"p": 2}, parts={"p": "a"})
+    past = TaskReports.from_reports([answered, Failure.of_query("q", OSError("why"))])
+    now = TaskReports.from_reports([HopReport(1, counts={"p": 3, "q": 1}, closed={"p": 1}, parts={"p": "b"})])
     answers = now.after(past).answers
     assert (answers.rows("p"), answers.rows("q"), answers.parts["p"]) == (5, 0, ["a", "b"])
     assert (now.answers.counts, now.answers.failed) == ({"p": 3, "q": 1}, {})

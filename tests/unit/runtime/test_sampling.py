@@ -14,7 +14,7 @@ from weft.logical.expr.expression import Column
 from weft.logical.schema import DataType
 from weft.runtime.hop import sampling
 from weft.runtime.hop.admit import admit
-from weft.runtime.wire.reports import ValuesSampled, read_report
+from weft.runtime.wire.reports import ReadReport, read_report
 from weft.stats.sampling.attributes import Attribute, JoinAttribute
 from weft.stats.sampling.sampled import SampledStatistics, sampled_statistics
 
@@ -136,7 +136,8 @@ def test_keys_of_every_type_are_sampled(values: Any) -> None:
     found = sampling.sample_column(one, values, 4, 0)
     assert (found.looked, found.nulls) == (4, values.null_count)
     assert sorted(found.counts) == ([1, 2] if values.null_count < 4 else [])
-    assert read_report(ValuesSampled(found).to_message()) == ValuesSampled(found)
+    report = ReadReport(0, samples=(found,))
+    assert read_report(report.to_message()) == report
 
 
 def test_samples_are_small() -> None:
@@ -147,5 +148,5 @@ def test_samples_are_small() -> None:
     (alias,) = [a for a in program.graph.aliases if program.graph.input(a).stream.name == "r"]
     batch = admit(program, alias, table(0, 50_000), now=0, watermark=None).batch
     for sample in sampling.sample_values(program, alias, batch, 0):
-        message = ValuesSampled(sample).to_message()
+        message = ReadReport(0, samples=(sample,)).to_message()
         assert message.data.size + len(message.target) < 6_000

@@ -11,7 +11,8 @@ from weft.runtime.loop.batch.task_reports import TaskReports
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.visibility import StateFacts
-from weft.runtime.wire.reports import InputAdmitted
+from weft.runtime.wire.reports import ReadReport
+from weft.stats.input_figures import InputFigures
 
 ROWS = "SELECT v.x FROM v [ROWS 4], w [ROWS 3] WHERE v.vid = w.vid"
 
@@ -24,7 +25,11 @@ def test_what_windows_that_count_forget_is_remembered() -> None:
     for number, rows in enumerate((3, 6)):
         batch_order = encode(BatchOrder(number, program.graph.aliases, 2))
         plan = BatchPlan(number, 0, "", batch_order)
-        arrived = [InputAdmitted("v", rows, 0, 0, 50 - number, 60), InputAdmitted("w", 1, 0, 0, 70, 70)]
+        brought = {
+            "v": InputFigures(rows, oldest=50 - number, newest=60),
+            "w": InputFigures(1, oldest=70, newest=70),
+        }
+        arrived = [ReadReport(0, inputs=brought)]
         ran = ExecutedBatch(plan, manifest, TaskReports.from_reports(arrived), program)
         manifest = end_batch(ran).manifest
         seen.append(StateFacts.after(manifest))

@@ -32,7 +32,7 @@ from weft.runtime.state.partition_manifest import PartitionFile, PartitionManife
 from weft.runtime.state.segment_file import BUCKETS, write_segment
 from weft.runtime.task.worker import hop_task, past_task, read_task
 from weft.runtime.wire.messages import Message
-from weft.runtime.wire.reports import TaskError
+from weft.runtime.wire.reports import Failure
 from weft.runtime.wire.task_input import Job, Setup
 from weft.session.session import PlannedQuery, Session
 
@@ -113,7 +113,7 @@ def test_a_damaged_file_is_told_of_and_not_tried_again(tmp_path: Path) -> None:
             _BY_STORAGE.clear()
         before = Manifest(0, {0: file}, begun={store.identity: 0})
         (told,) = past_task(replace(job, plan=plan, before=before, boundary=True), 0)
-        error = TaskError.from_message(told).error
+        error = Failure.from_message(told).error
         assert isinstance(error, StateError)
         assert named in error.message
 

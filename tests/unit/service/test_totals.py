@@ -13,11 +13,12 @@ import weft
 from tests.shares import seeds
 from tests.unit.service.api.running import JOIN, Place, place, running_hub, wait_for
 from weft.logical.codec import encode
-from weft.runtime.log.totals import QueryTotals, StreamTotals, Totals
+from weft.runtime.log.totals import QueryTotals, Totals
 from weft.runtime.log.values import Manifest
 from weft.runtime.observe import progress
 from weft.service.figures import batches_after, figures
 from weft.service.hub.values import NewQuery
+from weft.stats.input_figures import TupleCounts
 
 
 def give(here: Place, session: weft.Session, pairs: int, first: int) -> None:
@@ -39,7 +40,7 @@ def test_totals_are_not_those_of_the_batches_that_are_remembered(tmp_path: Path)
         assert (overview.results, overview.rows, hub.stream("a").rows) == (6, 12, 6)
         assert len(hub.session.progress["q"]) <= 3
         found = figures(hub.session.queries, batches_after(hub.session.progress, -1), hub.session.run_totals)
-        assert (found.queries[0].results, found.streams[0].rows) == (6, 6)
+        assert (found.queries[0].results, found.streams[0].counts.rows) == (6, 6)
         assert found.batches == hub.query("q").batches == overview.batches
 
 
@@ -56,7 +57,7 @@ def test_totals_go_on_after_a_restart_and_a_run_says_what_it_did(tmp_path: Path)
         assert (hub.query("q").results, hub.overview().results, hub.stream("b").rows) == (5, 5, 5)
         assert hub.overview().batches == hub.query("q").batches > before.batches
         run = hub.session.run_totals
-        assert (run.results, run.queries["q"].results, run.streams["a"]) == (2, 2, StreamTotals(2))
+        assert (run.results, run.queries["q"].results, run.streams["a"]) == (2, 2, TupleCounts(2))
 
 
 def test_a_query_of_the_same_name_begins_at_nothing(tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ def test_a_manifest_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     old = encode(Manifest(7, results={"q": 5}, arrived={"a": 9}))
     del old["totals"]
     found = Manifest.from_dict(json.loads(json.dumps(old))).totals
-    assert found == Totals(8, 0.0, 5, {"q": QueryTotals(None, 0, 5)}, {"a": StreamTotals(9)})
+    assert found == Totals(8, 0.0, 5, {"q": QueryTotals(None, 0, 5)}, {"a": TupleCounts(9)})
     assert found.of_query("q", 3).results == 5
 
 
@@ -103,7 +104,7 @@ def test_totals_of_batches_add_up(seed: int) -> None:
             queries[name] = QueryTotals(first, known.batches + 1, known.results + more)
         brought = rng.randrange(4)
         rows += brought
-        found = found.plus(0.5, queries, {"a": StreamTotals(brought)})
+        found = found.plus(0.5, queries, {"a": TupleCounts(brought)})
         found = Totals.from_manifest({"totals": json.loads(json.dumps(encode(found)))})
         assert (found.batches, found.results, found.streams["a"].rows) == (batch + 1, results, rows)
         assert {name: (one.first, one.results) for name, one in found.queries.items()} == own

@@ -9,12 +9,13 @@ import pytest
 from rich.console import Console, RenderableType
 
 import weft
-from weft.runtime.log.totals import QueryTotals, StreamTotals, Totals
-from weft.runtime.observe.metrics import Backlog, BatchMetrics, InputMetrics, StoreMetrics
+from weft.runtime.log.totals import QueryTotals, Totals
+from weft.runtime.observe.metrics import Backlog, BatchMetrics, StoreMetrics
 from weft.service.figures import batches_after, figures
 from weft.service.terminal.view import line, probe_orders, screen, summary
 from weft.session.session import PlannedQuery
 from weft.stats.histogram import Histogram, Latency
+from weft.stats.input_figures import InputFigures, TupleCounts
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def batch(number: int, aliases: str, results: int, **given: object) -> BatchMetr
     made = BatchMetrics(
         number,
         tuple(aliases),
-        {alias: InputMetrics(100, late=1) for alias in aliases},
+        {alias: InputFigures(100, late=1) for alias in aliases},
         {},
         {alias: StoreMetrics(1000, 20_000, 2) for alias in aliases},
         results,
@@ -84,7 +85,7 @@ def totals(found: dict[str, list[BatchMetrics]]) -> Totals:
             name: QueryTotals(0, len(every), sum(one.results for one in every))
             for name, every in found.items()
         },
-        {name: StreamTotals(rows, late) for name in ("videos", "views", "comments")},
+        {name: TupleCounts(rows, late) for name in ("videos", "views", "comments")},
     )
 
 
@@ -94,7 +95,7 @@ def test_a_stream_is_counted_once(planned: list[PlannedQuery]) -> None:
         stream.name: stream for stream in figures(planned, progress(), totals(progress()), 1004.0).streams
     }
     assert list(found) == ["comments", "videos", "views"]
-    assert (found["views"].rows, found["views"].late, found["views"].per_second) == (400, 4, 100.0)
+    assert (found["views"].counts, found["views"].per_second) == (TupleCounts(400, 4), 100.0)
     assert (found["views"].backlog, found["videos"].backlog) == (Backlog(3, 4_000, 64_000, 2.5), None)
 
 

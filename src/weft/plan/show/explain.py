@@ -29,6 +29,7 @@ from weft.plan.physical.rules import ProbeRule, StoreRule
 from weft.plan.physical.search import describe_searches
 from weft.plan.show.figures import number, table
 from weft.plan.show.observation import FunctionSeen, Observation, StepSeen
+from weft.stats.input_figures import REASONS
 
 __all__ = ["compare", "explain"]
 
@@ -117,7 +118,7 @@ _ORDER = (
     "sums over the inputs compare better than single steps"
 )
 
-_INPUT_HEADS = ("input", "rows", "rows/s", "late", "untimed", "malformed", "backlog")
+_INPUT_HEADS = ("input", "rows", "rows/s", *REASONS, "backlog")
 
 
 def _input_rows(seen: Observation) -> list[tuple[str, ...]]:
@@ -125,7 +126,8 @@ def _input_rows(seen: Observation) -> list[tuple[str, ...]]:
         (
             alias,
             *(number(one.rows), _figure(seen.rate(one.rows))),
-            *(number(one.late), number(one.untimed), number(one.malformed), _figure(one.backlog)),
+            *map(number, one.set_aside.values()),
+            _figure(seen.backlog.get(alias)),
         )
         for alias, one in seen.inputs.items()
     ]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from weft.stats.input_figures import REASONS
+
 __all__ = ["number", "table"]
 
 
@@ -37,9 +39,7 @@ _FIGURES = (
         "matches/probe",
         "rows",
         "rows/s",
-        "late",
-        "untimed",
-        "malformed",
+        *REASONS,
         "backlog",
         "seconds",
     ),

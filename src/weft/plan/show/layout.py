@@ -245,7 +245,7 @@ class _Layout:
         found = self.seen.inputs.get(alias) if self.seen else None
         if found is None:
             return []
-        bad = f"{found.late:,} late, {found.untimed:,} untimed, {found.malformed:,} malformed"
+        bad = ", ".join(f"{count:,} {reason}" for reason, count in found.set_aside.items())
         return [f"{found.rows:,} rows, {bad}"]
 
     def _step_hint(self, rule: ProbeRule) -> str:

@@ -12,21 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from weft.errors import StatisticsError
+from weft.stats.input_figures import InputFigures
 
-__all__ = ["EVENT_TIME", "WALL_CLOCK", "FunctionSeen", "InputSeen", "Observation", "StepSeen", "StoreSeen"]
+__all__ = ["EVENT_TIME", "WALL_CLOCK", "FunctionSeen", "Observation", "StepSeen", "StoreSeen"]
 
 EVENT_TIME, WALL_CLOCK = "event time", "wall-clock time"
-
-
-@dataclass(frozen=True, slots=True)
-class InputSeen:
-    """Tuples of an input that were admitted, before filters, and that were set aside; and the backlog of its stream."""
-
-    rows: int
-    late: int = 0
-    untimed: int = 0
-    malformed: int = 0
-    backlog: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +58,15 @@ class FunctionSeen:
 class Observation:
     """An observation of ``batches`` batches: inputs by alias, steps by the name of their edge, stores by name.
 
-    ``hops`` are mean seconds per hop, the sources' first; ``elapsed`` are mean seconds per batch.
+    ``hops`` are mean seconds per hop, the sources' first; ``elapsed`` are mean seconds per batch. ``backlog``
+    is how many parts of an input's stream wait, of those inputs of which that is known.
     """
 
     batches: int
     seconds: float
     clock: str
     results: int
-    inputs: Mapping[str, InputSeen] = field(default_factory=dict)
+    inputs: Mapping[str, InputFigures] = field(default_factory=dict)
     steps: Mapping[str, StepSeen] = field(default_factory=dict)
     stores: Mapping[str, StoreSeen] = field(default_factory=dict)
     hops: tuple[float, ...] = ()
@@ -83,6 +74,7 @@ class Observation:
     closed: int = 0  # results that were found by closing rows, not by probes
     functions: Mapping[str, FunctionSeen] = field(default_factory=dict)  # users' functions, by name
     selectivities: Mapping[str, float] = field(default_factory=dict)  # of conditions that call them, by text
+    backlog: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.batches < 0 or not self.seconds >= 0:

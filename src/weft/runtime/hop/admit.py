@@ -8,7 +8,7 @@ tuples to be joined. The remaining tuples are numbered before any filter of a qu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,24 +26,17 @@ from weft.logical.expr.expression import Column
 from weft.logical.query.query import ARRIVAL, PRESENT
 from weft.runtime.model.columns import AGE, full_name, seq_name
 from weft.runtime.program.executable import ExecutableGraph
+from weft.stats.input_figures import InputFigures
 
 __all__ = ["Admitted", "admit", "numbered", "renumbered"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Admitted:
-    """Admitted tuples of an input, how many were set aside because they were late or had no time, and their bounds.
-
-    ``oldest`` and ``newest`` are the first and the last time of the admitted tuples; None if there are none. ``behind``
-    the watermark are all that were late, also those that were admitted because they are to be joined.
-    """
+    """Admitted tuples of an input, and the figures of all that came and could be read."""
 
     batch: pa.RecordBatch
-    late: int = 0
-    untimed: int = 0
-    oldest: int | None = None
-    newest: int | None = None
-    behind: int = 0
+    figures: InputFigures
 
 
 def admit(
@@ -67,7 +60,7 @@ def admit(
     event_time, name = input_.event_time, program.view.times[alias]
     if input_.stream.table:
         read[name] = pa.array(np.full(data.num_rows, -FARTHEST, np.int64))
-        return Admitted(pa.RecordBatch.from_pydict(read))
+        return Admitted(pa.RecordBatch.from_pydict(read), InputFigures(data.num_rows))
     if event_time is None:
         read[name] = pa.array(np.full(data.num_rows, now, np.int64))
         return _timed(pa.RecordBatch.from_pydict(read), name, None, 0)
@@ -84,10 +77,11 @@ def _timed(
         on_time = longs(column(batch, name)) >= watermark
         behind = int(on_time.size - on_time.sum())
         batch, late = _only(batch, on_time) if drop else (batch, 0)
+    figures = InputFigures(batch.num_rows, late, untimed, behind=behind)
     if not batch.num_rows:
-        return Admitted(batch, late, untimed, behind=behind)
+        return Admitted(batch, figures)
     times = longs(column(batch, name))
-    return Admitted(batch, late, untimed, int(times.min()), int(times.max()), behind)
+    return Admitted(batch, replace(figures, oldest=int(times.min()), newest=int(times.max())))
 
 
 def numbered(program: ExecutableGraph, alias: str, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:

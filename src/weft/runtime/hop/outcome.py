@@ -21,9 +21,10 @@ from weft.runtime.hop.census import Census
 from weft.runtime.hop.latency import BatchAges, LatencyCounts
 from weft.runtime.hop.limits import TaskLimits
 from weft.runtime.hop.probe_step import Heaviest
+from weft.stats.input_figures import StepFigures
 from weft.stats.sampling.samples import AttributeSample
 
-__all__ = ["HopOptions", "Outcome", "Outlet", "Parcel", "StepCount", "Why", "too_many_results", "unknown"]
+__all__ = ["HopOptions", "Outcome", "Outlet", "Parcel", "Why", "too_many_results", "unknown"]
 
 # Finds the key that made the results of a query so many, if that is known.
 Why = Callable[[], "Heaviest | None"]
@@ -53,19 +54,6 @@ class Parcel:
             return self.batch
         rows = np.flatnonzero(self.targets == partition)
         return self.batch.take(pa.array(rows if self.owners is None else self.owners[rows]))
-
-
-@dataclass(frozen=True, slots=True)
-class StepCount:
-    """How many tuples probed over an edge, and how many matches they found.
-
-    ``copies`` is how many times tuples with a heavy value were sent beyond the first: they probe everywhere.
-    """
-
-    edge: str
-    probes: int
-    matches: int
-    copies: int = 0
 
 
 class Outlet(Protocol):
@@ -122,7 +110,7 @@ class Outcome:
     how many results each query has, and ``closed`` how many of them are closed rows. A query in ``failed`` could not be
     answered. ``census`` is of the keys of queries on one key, ``sample`` of query-sets, and ``values`` samples;
     ``calls`` counts what users' functions did. ``dealt`` counts the tuples that were dealt out to partitions, by store.
-    ``latency`` counts results by age.
+    ``latency`` counts results by age, and ``steps`` is what probes did, by edge.
     """
 
     def __init__(self, options: HopOptions | None = None) -> None:
@@ -139,17 +127,11 @@ class Outcome:
         self.dealt: dict[str, int] = {}
         self.latency = LatencyCounts(self.options.ages)
         self._dealt: dict[str, int] = {}  # how many matches of probes were dealt out, by edge
-        self._steps: dict[str, StepCount] = {}
-
-    @property
-    def steps(self) -> list[StepCount]:
-        """What probes did, one entry per edge, summed over portions."""
-        return list(self._steps.values())
+        self.steps: dict[str, StepFigures] = {}
 
     def tally(self, edge: str, *, probes: int = 0, matches: int = 0, copies: int = 0) -> None:
         """Add to the counts of a probe."""
-        old = self._steps.get(edge, StepCount(edge, 0, 0))
-        self._steps[edge] = StepCount(edge, old.probes + probes, old.matches + matches, old.copies + copies)
+        self.steps[edge] = self.steps.get(edge, StepFigures()) + StepFigures(probes, matches, copies)
 
     def fail(self, names: Iterable[str], error: Exception) -> None:
         """Note that queries cannot be answered, because of an error; one of the checkpoint is raised instead."""

@@ -7,30 +7,13 @@ batch once, however many there were and however often the session was started ag
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from weft.logical.codec import compact, decode
+from weft.stats.input_figures import TupleCounts
 
-__all__ = ["QueryTotals", "StreamTotals", "Totals"]
-
-
-@compact
-@dataclass(frozen=True, slots=True)
-class StreamTotals:
-    """How many tuples a stream brought: ``rows`` took part, the others were set aside."""
-
-    rows: int = 0
-    late: int = 0
-    untimed: int = 0
-    malformed: int = 0
-
-    def __add__(self, other: StreamTotals) -> StreamTotals:
-        pairs = zip(astuple(self), astuple(other), strict=True)
-        return StreamTotals(*(one + more for one, more in pairs))
-
-    def __sub__(self, other: StreamTotals) -> StreamTotals:
-        return self + StreamTotals(*(-count for count in astuple(other)))
+__all__ = ["QueryTotals", "Totals"]
 
 
 @compact
@@ -59,13 +42,13 @@ class Totals:
     seconds: float = 0.0
     results: int = 0
     queries: Mapping[str, QueryTotals] = field(default_factory=dict)
-    streams: Mapping[str, StreamTotals] = field(default_factory=dict)
+    streams: Mapping[str, TupleCounts] = field(default_factory=dict)
 
     def plus(
-        self, seconds: float, queries: Mapping[str, QueryTotals], streams: Mapping[str, StreamTotals]
+        self, seconds: float, queries: Mapping[str, QueryTotals], streams: Mapping[str, TupleCounts]
     ) -> Totals:
         """With one batch more, whose queries then have these totals, and which these streams brought something to."""
-        counted = {name: self.streams.get(name, StreamTotals()) + one for name, one in streams.items()}
+        counted = {name: self.streams.get(name, TupleCounts()) + one for name, one in streams.items()}
         return Totals(
             self.batches + 1,
             self.seconds + seconds,
@@ -90,7 +73,7 @@ class Totals:
             for name, one in self.queries.items()
             for known in [before.of_query(name, one.first)]
         }
-        streams = {name: one - before.streams.get(name, StreamTotals()) for name, one in self.streams.items()}
+        streams = {name: one - before.streams.get(name, TupleCounts()) for name, one in self.streams.items()}
         done = (self.batches - before.batches, self.seconds - before.seconds, self.results - before.results)
         return Totals(*done, queries, streams)
 
@@ -110,6 +93,6 @@ class Totals:
                 0.0,
                 sum(results.values()),
                 {name: QueryTotals(None, 0, count) for name, count in results.items()},
-                {name: StreamTotals(count) for name, count in arrived.items()},
+                {name: TupleCounts(count) for name, count in arrived.items()},
             )
         return decode(cls, known)

@@ -11,7 +11,7 @@ from typing import Protocol
 from weft.runtime.log.values import Manifest
 from weft.runtime.observe.plan_changes import PlanChange
 from weft.runtime.observe.progress import History
-from weft.runtime.observe.recent import RecentStatistics
+from weft.runtime.observe.recent_statistics import RecentStatistics
 from weft.runtime.queries.active import ActiveQueries, Samples
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.visibility import StateFacts

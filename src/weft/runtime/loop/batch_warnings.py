@@ -14,7 +14,7 @@ from weft.runtime.log.values import Manifest
 from weft.runtime.loop.batch.executed_batch import ExecutedBatch
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.progress import too_large
-from weft.runtime.observe.recent import RecentStatistics
+from weft.runtime.observe.recent_statistics import RecentStatistics
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.changelog import Changelog
 
@@ -106,14 +106,11 @@ class LateRows:
 
 def _behind(ran: ExecutedBatch, graph: PhysicalGraph) -> dict[str, int]:
     """How many tuples were behind the watermark, by stream; all inputs of a stream have the same tuples."""
-    inputs: dict[str, int] = {}
-    for report in ran.reports.read.inputs:
-        inputs[report.alias] = inputs.get(report.alias, 0) + report.behind
-    found: dict[str, int] = {}
-    for alias, count in inputs.items():
+    behind: dict[str, int] = {}
+    for alias, figures in ran.reports.read.inputs.items():
         name = graph.input(alias).stream.name
-        found[name] = max(count, found.get(name, 0))
-    return found
+        behind[name] = max(figures.behind, behind.get(name, 0))
+    return behind
 
 
 def _late_text(stream: str, share: float, before: Manifest, moved: Sequence[Any]) -> str:

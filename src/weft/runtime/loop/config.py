@@ -14,7 +14,7 @@ from weft.ports.table import RegisteredTable
 from weft.runtime.hop.limits import LIMIT, PORTION_BYTES, TaskLimits
 from weft.runtime.loop.adapter import Adapter, StaticPlan
 from weft.runtime.loop.driver_order import DEFAULT
-from weft.runtime.observe.recent import RecentStatistics
+from weft.runtime.observe.recent_statistics import RecentStatistics
 from weft.runtime.queries.active import Decide
 from weft.runtime.queries.resume import Restore
 from weft.runtime.wire.functions import PackedFunction

@@ -25,7 +25,7 @@ class Executor(Protocol):
 
     A failure that another attempt may not meet (a lost worker) is raised as an exception that is no `WeftError`, and
     the loop runs the batch again, a `NoRoomError` as often as it takes. Any other error of a task is reported in a
-    message (`TaskError`).
+    message (`Failure`).
     """
 
     @property

@@ -61,7 +61,7 @@ from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.resume import resume_from_log
-from weft.runtime.task.arrivals import ages_of_inputs, oldest_age
+from weft.runtime.task.tuple_ages import ages_of_inputs, oldest_age
 from weft.runtime.wire.functions import check_registered
 
 __all__ = ["Loop"]

@@ -9,7 +9,7 @@ handler and no format. These are the fields; those with a name after a dot come 
 | `query`, `batch` | the name of the query, and the number of the batch |
 | `started`, `elapsed` | when the batch began, in seconds since 1970, and how many seconds it took |
 | `results` | how many results the query gave |
-| `rows`, `late`, `untimed`, `malformed` | sums over the inputs; per input as `rows.v` and so on |
+| `rows`, and each of `input_figures.REASONS` | sums over the inputs; per input as `rows.v` and so on |
 | `probes.v: 1`, `matches.v: 1` | per probe step, by the name of its edge, copies included |
 | `state_rows`, `state_bytes`, `state_runs` | sums over the stores, copies included; per store as `state_rows.v` |
 | `hop_seconds.0` | per hop, the seconds of its slowest task; hop 0 is the reading |
@@ -34,13 +34,14 @@ from typing import Any
 
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.stats.histogram import Latency
+from weft.stats.input_figures import REASONS
 from weft.storage.cache import CacheCounts
 
 __all__ = ["LOGGER", "batch_fields", "log_batch"]
 
 LOGGER = logging.getLogger("weft")
 
-_INPUT = ("rows", "late", "untimed", "malformed")
+_INPUT = ("rows", *REASONS)
 _QUANTILES = ("p50", "p95", "p99", "max")
 _STORE = {"rows": "state_rows", "bytes": "state_bytes", "runs": "state_runs"}
 

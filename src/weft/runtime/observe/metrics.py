@@ -13,6 +13,7 @@ from weft.logical.codec import decode
 from weft.logical.expr.expression import to_sql
 from weft.plan.physical.graph import PhysicalGraph
 from weft.stats.histogram import Latency
+from weft.stats.input_figures import InputFigures, StepFigures
 from weft.stats.skew import HeavyShares
 from weft.stats.statistics import predicate_name
 from weft.storage.cache import CacheCounts
@@ -20,60 +21,18 @@ from weft.storage.cache import CacheCounts
 if TYPE_CHECKING:  # planning imports this module, and must not load the kernels
     from weft.kernels.expr.user_functions import CallCounts
     from weft.runtime.hop.census import Census
-    from weft.runtime.hop.outcome import StepCount
 
 __all__ = [
     "Backlog",
     "BatchMetrics",
     "ConditionMetrics",
     "FunctionMetrics",
-    "InputMetrics",
     "KeyMetrics",
-    "StepMetrics",
     "StoreMetrics",
     "next_keys",
     "sum_conditions",
     "sum_functions",
-    "sum_steps",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class InputMetrics:
-    """How many tuples an input brought.
-
-    ``rows`` were admitted, counted before the queries' filters; ``oldest`` and ``newest`` are the first and the last
-    time among them, in microseconds. The others were set aside: they were ``late``, had no time, or could not be read.
-    """
-
-    rows: int
-    late: int = 0
-    untimed: int = 0
-    malformed: int = 0
-    oldest: int | None = None
-    newest: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StepMetrics:
-    """How many tuples probed over an edge, and how many matches they found.
-
-    ``copies`` of the probes are repetitions: a tuple with a heavy value probes in all partitions.
-    """
-
-    probes: int
-    matches: int
-    copies: int = 0
-
-    @property
-    def tuples(self) -> int:
-        """How many tuples probed, where one that probes in all partitions counts once."""
-        return self.probes - self.copies
-
-    @property
-    def matches_per_probe(self) -> float:
-        """How many matches a tuple had on average."""
-        return self.matches / self.tuples if self.tuples else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +118,8 @@ class BatchMetrics:
 
     number: int
     order: tuple[str, ...]
-    inputs: Mapping[str, InputMetrics]
-    steps: Mapping[str, StepMetrics]
+    inputs: Mapping[str, InputFigures]
+    steps: Mapping[str, StepFigures]
     stores: Mapping[str, StoreMetrics]
     results: int
     answers: Mapping[str, int] = field(default_factory=dict)
@@ -212,16 +171,6 @@ def next_keys(
     for name in ended:
         if name in found:
             found[name] = replace(found[name], dangling=found[name].seen - found[name].complete)
-    return found
-
-
-def sum_steps(counts: Iterable[StepCount]) -> dict[str, StepMetrics]:
-    """The probes of all partitions, by edge."""
-    found: dict[str, StepMetrics] = {}
-    for count in counts:
-        old = found.get(count.edge, StepMetrics(0, 0))
-        sums = (old.probes + count.probes, old.matches + count.matches, old.copies + count.copies)
-        found[count.edge] = StepMetrics(*sums)
     return found
 
 

@@ -25,9 +25,8 @@ from weft.runtime.hop.sorting import key_count
 from weft.runtime.log.values import HeldRun
 from weft.runtime.output.batch_files import ResultFiles, read_file, read_held, write_file, write_held
 from weft.runtime.output.sink_errors import sink_error
-from weft.runtime.wire.collected import Collected
 from weft.runtime.wire.messages import Message
-from weft.runtime.wire.reports import FailedQuery, TaskError
+from weft.runtime.wire.reports import Failure, MergedRange
 from weft.runtime.wire.sorted_runs import (
     RunSlice,
     SortedRun,
@@ -86,10 +85,10 @@ def collect_task(job: Job, merges: Iterable[Merge]) -> Iterator[Message]:
         try:
             yield collect(job, merge).to_message()
         except WeftError as error:
-            yield TaskError.from_error(error).to_message()
+            yield Failure.of_task(error).to_message()
 
 
-def collect(job: Job, merge: Merge, memory: InMemory | None = None) -> Collected | FailedQuery:
+def collect(job: Job, merge: Merge, memory: InMemory | None = None) -> MergedRange | Failure:
     """Merge a range; with ``memory``, runs may be there, and results that are for the driver are put there."""
     known = memory.runs if memory is not None else {}
     opened = [RunSlice.of_run(run, _opened(job, run, known)) for run in merge.runs]
@@ -102,7 +101,7 @@ def collect(job: Job, merge: Merge, memory: InMemory | None = None) -> Collected
     except Exception as error:  # only the query of this sink is concerned; the others go on
         if sink is None:
             raise
-        return FailedQuery.because_of(merge.query, sink_error(merge.query, sink, error))
+        return Failure.of_query(merge.query, sink_error(merge.query, sink, error))
 
 
 def _opened(job: Job, run: SortedRun, known: Mapping[str, pa.RecordBatch]) -> pa.RecordBatch:
@@ -131,15 +130,15 @@ class _Range:
         low, high = (None if head is None else (head,) for head in (self.merge.low, self.merge.high))
         return [one.between(low, high) for one in self.opened]
 
-    def hold_back(self) -> Collected:
+    def hold_back(self) -> MergedRange:
         """Write the rows, with their times, to files that outlive the batch."""
         job, merge, held = self.job, self.merge, []
         for run in merged_portions(self._slices(), self._keys, job.limits.portion_bytes, keep=True):
             name, sample = write_held(job.setup.storage, job.number, [run]), sample_of(run)
             held.append(HeldRun(name, 0, run.num_rows, sample[0], run.nbytes, sample, job.number))
-        return Collected(merge.query, merge.place, held=tuple(held))
+        return MergedRange(merge.query, merge.place, held=tuple(held))
 
-    def give_out(self, sink: PartSink | None) -> Collected:
+    def give_out(self, sink: PartSink | None) -> MergedRange:
         """Write the rows to the sink that tasks write to, or to files for the driver."""
         job, merge, slices = self.job, self.merge, self._slices()
         rows = sum(one.num_rows for one in slices)
@@ -164,7 +163,7 @@ class _Range:
         name, files = (closed, ()) if isinstance(closed, str) else ("", tuple(closed))
         ages, cuts = self._ages(slices), self._cuts()
         return self._marked(
-            Collected(merge.query, merge.place, rows, name, files, ages=ages, cuts=cuts), marks
+            MergedRange(merge.query, merge.place, rows, name, files, ages=ages, cuts=cuts), marks
         )
 
     def _punctuations(self, slices: Sequence[RunSlice], before: int, rows: int) -> Punctuations:
@@ -187,7 +186,7 @@ class _Range:
         marks = marks if merge.low is None else marks[1:]  # the end of the range before says the same
         return marks if merge.every else marks.few()
 
-    def _marked(self, found: Collected, marks: Punctuations) -> Collected:
+    def _marked(self, found: MergedRange, marks: Punctuations) -> MergedRange:
         """What is reported, with its punctuations: those that are many are put into a file."""
         if found.part:
             return found

@@ -21,7 +21,7 @@ from weft.runtime.log.values import HeldRun
 from weft.runtime.model.batch_order import ENDED, UNKNOWN, BatchOrder
 from weft.runtime.model.watermarks import Watermarks
 from weft.runtime.output.batch_files import read_file
-from weft.runtime.wire.collected import Collected
+from weft.runtime.wire.reports import MergedRange
 from weft.stats.histogram import Latency
 from weft.storage.storage import Storage
 
@@ -75,7 +75,7 @@ def tuples_after(member: Member, batch_order: BatchOrder) -> int:
 
 def gather(
     member: Member,
-    left: Sequence[Collected],
+    left: Sequence[MergedRange],
     before: tuple[int, int],
     after: int,
     storage: Storage,
@@ -110,7 +110,7 @@ def _last(member: Member, before: tuple[int, int], rows: int, after: int) -> Pun
     return Punctuations.of_time(before[0] + rows, after) if after > UNKNOWN else Punctuations.none(timed=True)
 
 
-def _marks(one: Collected, timed: bool, storage: Storage) -> Punctuations:
+def _marks(one: MergedRange, timed: bool, storage: Storage) -> Punctuations:
     if one.marked:
         (batch,) = read_file(storage, one.marked)
         return Punctuations(longs(batch.column(0)), longs(batch.column(1)), timed)
@@ -119,7 +119,7 @@ def _marks(one: Collected, timed: bool, storage: Storage) -> Punctuations:
 
 
 def next_waiting(
-    before: Sequence[HeldRun], merged: Collection[str], left: Sequence[Collected], clock: int
+    before: Sequence[HeldRun], merged: Collection[str], left: Sequence[MergedRange], clock: int
 ) -> tuple[HeldRun, ...]:
     """The runs that are held back after a batch, from those before and what tasks say of the ranges that left and stay.
 

@@ -9,7 +9,7 @@ part is left behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -31,7 +31,7 @@ from weft.runtime.output.sorted_spill import SortedSpill
 from weft.runtime.output.spill import Spill
 from weft.runtime.wire.exchange import SMALL, Packed, Sender, SentParcel
 from weft.runtime.wire.messages import Message
-from weft.runtime.wire.reports import Answers, Calls, FailedQuery, KeyCensus, Results, RunsFound, StepCounts
+from weft.runtime.wire.reports import Failure, HopReport, Results
 from weft.runtime.wire.task_input import Job
 
 __all__ = ["TaskOutlet", "failures"]
@@ -140,22 +140,25 @@ class TaskOutlet:
             return Spill(job.exchange, size)
         return ResultFiles(job.setup.storage, job.number, 1 << 62 if job.exchange.direct else size)
 
-    def messages(self, outcome: Outcome) -> Iterator[Message]:
-        """The messages of a hop that is done: its parcels, then reports of its counts and results."""
+    def messages(self, outcome: Outcome) -> Generator[Message, None, HopReport]:
+        """Give the messages of a hop that is done: parcels and results; and return what is to be reported of it."""
         for edge in list(self._held):
             self._pack(edge)
         yield from self._sent
-        for query, census in outcome.census.items():
-            if census != Census():
-                yield KeyCensus(query, census).to_message(self._at)
-        if outcome.steps:
-            yield StepCounts(tuple(outcome.steps)).to_message(self._at)
-        if outcome.calls:
-            yield Calls(outcome.calls).to_message(self._at)
-        yield from self._answers(outcome)
+        parts = yield from self._answers(outcome)
+        return HopReport(
+            self.sender.hop,
+            steps=outcome.steps,
+            calls=outcome.calls or None,
+            census={query: census for query, census in outcome.census.items() if census != Census()},
+            counts=outcome.counts,
+            closed=outcome.closed,
+            parts=parts,
+            ages=outcome.latency.latencies() if outcome.counts or parts else {},
+        )
 
-    def _answers(self, outcome: Outcome) -> Iterator[Message]:
-        """Reports of results: the parts that were written, results for the driver, their counts, and failed queries."""
+    def _answers(self, outcome: Outcome) -> Generator[Message, None, dict[str, str]]:
+        """Give results for the driver and the failures of queries, and return the parts that were written, by query."""
         parts, failed = dict[str, str](), dict(outcome.failed)
         for query, writer in list(self._writers.items()):
             if query in failed:
@@ -169,19 +172,16 @@ class TaskOutlet:
                     parts[query] = self._part(query, writer, batches)
                     self._writers.pop(query)
         failed = {**self._refused, **failed}
-        if outcome.counts or parts:
-            ages = outcome.latency.latencies()
-            yield Answers(outcome.counts, outcome.closed, parts, ages).to_message(self._at)
         yield from failures(self._at, failed)
+        return parts
 
     def _results(self, query: str, writer: ResultFiles | SortedSpill) -> Iterator[Message]:
         """Reports of results for the driver, and of sorted runs: what is small travels in the message."""
         if isinstance(writer, SortedSpill):
             runs, packed = writer.close()
-            if packed is not None:
-                yield Results(query, self.sender, packed).to_message(self._at)
-            if runs:
-                yield RunsFound(query, self.sender, tuple(runs)).to_message(self._at)
+            if packed is not None or runs:
+                packed = packed or Packed.nothing()
+                yield Results(query, self.sender, packed, runs=tuple(runs)).to_message(self._at)
             return
         few = writer.take_few(SMALL if not self.job.exchange.direct else 1 << 62)
         packed = self.job.exchange.pack(*few) if few else Packed.nothing()
@@ -218,4 +218,4 @@ def _owners(held: list[Parcel]) -> Ints | None:
 def failures(at: int, failed: Mapping[str, Exception]) -> Iterator[Message]:
     """Reports of queries that cannot be answered."""
     for query, error in failed.items():
-        yield FailedQuery.because_of(query, error).to_message(at)
+        yield Failure.of_query(query, error).to_message(at)

@@ -26,7 +26,7 @@ from weft.runtime.wire.credentials import Credentials
 from weft.runtime.wire.exchange import Exchange
 from weft.runtime.wire.messages import Message
 from weft.runtime.wire.parcel_server import ParcelFolder
-from weft.runtime.wire.reports import TaskError
+from weft.runtime.wire.reports import Failure
 from weft.runtime.wire.task_input import Job, Setup
 
 __all__ = ["Address", "connect", "resident"]
@@ -107,7 +107,7 @@ class _Task:
             try:
                 found = self._step(head, parts)
             except WeftError as error:  # another attempt would meet it again
-                found = [TaskError.from_error(error).to_message()]
+                found = [Failure.of_task(error).to_message()]
             except Exception as error:  # the driver decides whether to try again
                 text = "".join(traceback.format_exception(error))
                 self.channel.send(

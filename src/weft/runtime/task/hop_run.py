@@ -7,10 +7,13 @@ survive the death of the machine, all of it has been flushed by then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
 
 from weft.logical.codec import decode
+from weft.runtime.hop.admit import renumbered
 from weft.runtime.hop.interpret import run_hop
 from weft.runtime.hop.outcome import HopOptions, Outcome
 from weft.runtime.model.batch_order import BatchOrder, Count
@@ -23,15 +26,88 @@ from weft.runtime.state.partition import PartitionState
 from weft.runtime.state.partition_manifest import PartitionFile, PartitionManifest, StoreTotals
 from weft.runtime.state.segment_file import flush_segments
 from weft.runtime.state.stores import Forget
-from weft.runtime.task.arrivals import batch_ages
-from weft.runtime.task.arrived import Arrived, ByEdge
-from weft.runtime.wire.exchange import Sender
+from weft.runtime.task.tuple_ages import batch_ages
+from weft.runtime.wire.exchange import Sender, SentParcel
 from weft.runtime.wire.messages import Message
-from weft.runtime.wire.notes import HopLeft
-from weft.runtime.wire.reports import PartitionsLeft
+from weft.runtime.wire.reports import HopLeft, HopReport, PartitionsLeft, TuplesCounted
 from weft.runtime.wire.task_input import Job
 
-__all__ = ["HopRun", "batch_options", "stored_options", "stored_order"]
+__all__ = [
+    "HopInput",
+    "HopRun",
+    "batch_options",
+    "stored_options",
+    "stored_order",
+]
+
+
+ByEdge = dict[str, list[pa.RecordBatch]]
+
+
+@dataclass
+class HopInput:
+    """The messages of a task of a hop; ``counts`` of tuples are by input and read task, ``underway`` by partition."""
+
+    job: Job
+    task: int
+    parcels: list[SentParcel] = field(default_factory=list)
+    underway: dict[int, Underway] = field(default_factory=dict)
+    counts: dict[str, dict[int, int]] = field(default_factory=dict)
+
+    def take(self, hop: int, message: Message) -> bool:
+        """Keep a message if it is for this hop, and return whether it need not be passed on.
+
+        Counts of tuples are kept and passed on, since later hops need them too.
+        """
+        if message.is_for_driver:
+            return False
+        if TuplesCounted.is_in(message):
+            counted = TuplesCounted.from_message(message)
+            for alias, rows in counted.rows.items():
+                self.counts.setdefault(alias, {})[counted.task] = rows
+            return False
+        if HopLeft.is_in(message):
+            left = HopLeft.from_message(message)
+            self.underway[left.partition] = left.underway
+            return True
+        parcel = SentParcel.from_message(message)
+        if self.job.program.edges[parcel.edge].hop != hop:
+            return False
+        self.parcels.append(parcel)
+        return True
+
+    def batches(self, before: Mapping[str, int]) -> dict[int, ByEdge]:
+        """The batches by partition and edge, with the final numbers of tuples.
+
+        ``before`` is how many tuples of each counted input came in earlier batches.
+        """
+        partitions, program = self.job.partitions_of(self.task), self.job.program
+        found: dict[int, ByEdge] = {partition: {} for partition in partitions}
+        for parcel in sorted(self.parcels, key=lambda parcel: (parcel.edge, parcel.sender)):
+            batches = parcel.packed.batches()
+            alias = program.starts[parcel.edge]
+            if parcel.sender.hop == 0 and alias in self.counts:
+                first = before[alias] + self._ahead(alias, parcel.sender.task)
+                batches = [renumbered(alias, batch, first) for batch in batches]
+            divided = parcel.divided(batches, len(partitions))
+            for partition, mine in zip(partitions, divided, strict=False):  # the last ones may not exist
+                if mine:
+                    found[partition].setdefault(parcel.edge, []).extend(mine)
+        return found
+
+    def _ahead(self, alias: str, task: int) -> int:
+        return sum(rows for other, rows in self.counts[alias].items() if other < task)
+
+    def before(self) -> dict[str, int]:
+        """How many tuples of the counted inputs came in earlier batches."""
+        program, manifest = self.job.program, self.job.before
+        return {a: manifest.arrived.get(program.graph.input(a).stream.name, 0) for a in program.counted}
+
+    def counted(self, batch_order: BatchOrder, before: Mapping[str, int]) -> BatchOrder:
+        """The batch's place in the total order, with the counts of its tuples."""
+        counted = self.job.program.counted
+        counts = {a: Count(before[a], sum(self.counts.get(a, {}).values())) for a in counted}
+        return replace(batch_order, counts=counts)
 
 
 def stored_order(job: Job) -> BatchOrder:
@@ -57,13 +133,13 @@ class HopRun:
     job: Job
     hop: int
     task: int
-    arrived: Arrived
+    arrived: HopInput
 
-    def run(self) -> Iterator[Message]:
-        """Run the hop, and give the messages that come of it."""
+    def run(self) -> Generator[Message, None, HopReport]:
+        """Run the hop, give the messages that come of it, and return what is to be reported of it."""
         job = self.job
         if job.boundary and job.plan.migration is None:
-            return
+            return HopReport(self.hop)
         before = {} if job.boundary else self.arrived.before()
         batches = self.arrived.batches(before)
         if job.boundary:
@@ -78,8 +154,9 @@ class HopRun:
             outcome = Outcome(replace(options, outlet=outlet))
             for partition, state in states.items():
                 self._run_in(partition, state, batches[partition], order, outcome)
-            yield from outlet.messages(outcome)
-        yield from self._leave(states, order, fills)
+            report = yield from outlet.messages(outcome)
+        left = yield from self._leave(states, order, fills)
+        return replace(report, left=left)
 
     def _state(self, partition: int, fills: frozenset[str] | None) -> PartitionState:
         job, segments = self.job, open_segments_of(self.job.setup.storage)
@@ -102,7 +179,7 @@ class HopRun:
 
     def _leave(
         self, states: dict[int, PartitionState], order: BatchOrder, fills: frozenset[str] | None
-    ) -> Iterator[Message]:
+    ) -> Generator[Message, None, PartitionsLeft | None]:
         """Settle the stores that no later hop uses; after the last hop, write down what the batch leaves."""
         forget = {} if fills is not None else self._forget(order)
         is_last = self.hop == self.job.program.graph.hops
@@ -113,15 +190,14 @@ class HopRun:
                 left[partition] = state.finish()
             elif not self.job.stays:
                 yield HopLeft(partition, state.put_down()).to_message(self.task)
-        if is_last:
-            yield self._report(left).to_message(self.task)
+        return self._written(left) if is_last else None
 
     def _forget(self, order: BatchOrder) -> dict[str, Forget]:
         marks = Watermarks(self.job.before.marks)
         plans = self.job.program.stores.values()
         return {plan.identity: forgettable(plan, marks, order) for plan in plans}
 
-    def _report(self, left: dict[int, tuple[PartitionFile | None, PartitionManifest]]) -> PartitionsLeft:
+    def _written(self, left: dict[int, tuple[PartitionFile | None, PartitionManifest]]) -> PartitionsLeft:
         files = {partition: file for partition, (file, _) in left.items() if file is not None}
         if self.job.flush:
             names = {name for p in files for name in left[p][1].sizes if _is_of(name, self.job.number)}

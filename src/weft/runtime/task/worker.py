@@ -21,7 +21,7 @@ from __future__ import annotations
 import gc
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
@@ -42,27 +42,17 @@ from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.state.open_segments import open_segments_of
 from weft.runtime.state.upgrade import past_rows
-from weft.runtime.task.arrivals import ages_of_rows
-from weft.runtime.task.arrived import Arrived
-from weft.runtime.task.hop_run import HopRun, batch_options, stored_options, stored_order
+from weft.runtime.task.hop_run import HopInput, HopRun, batch_options, stored_options, stored_order
 from weft.runtime.task.table_parts import is_table_part, read_table_part
+from weft.runtime.task.tuple_ages import ages_of_rows
 from weft.runtime.wire.exchange import Sender
 from weft.runtime.wire.functions import callable_functions
 from weft.runtime.wire.messages import Message
-from weft.runtime.wire.notes import TuplesCounted
-from weft.runtime.wire.reports import (
-    BadRecord,
-    CacheCounted,
-    Dealt,
-    InputAdmitted,
-    PartRead,
-    QuerySetSample,
-    Seconds,
-    TaskError,
-    ValuesSampled,
-)
+from weft.runtime.wire.reports import Failure, HopReport, PartRead, ReadReport, TuplesCounted
 from weft.runtime.wire.task_input import Job
 from weft.stats.histogram import ZERO
+from weft.stats.input_figures import InputFigures
+from weft.stats.sampling.samples import AttributeSample
 from weft.storage.objects import take_cache_counts
 
 __all__ = ["hop_task", "past_task", "read_task", "spare_the_collector"]
@@ -85,22 +75,37 @@ _TASKS = itertools.count()
 
 def read_task(job: Job, task: int, pieces: Iterable[Piece]) -> Iterator[Message]:
     """Read parts of streams, admit their tuples and send them over the edges of their sources."""
-    began = perf_counter()
+    began, at, reading = perf_counter(), task % job.tasks, _Reading(job, task)
     with calling(callable_functions(job.setup.functions)):
         try:
-            yield from _Reading(job, task).run(pieces)
+            yield from reading.run(pieces)
         except WeftError as error:
-            yield TaskError.from_error(error).to_message()
-    yield Seconds(0, perf_counter() - began).to_message(task % job.tasks)
+            yield Failure.of_task(error).to_message()
+    yield reading.report().to_message(at)
+    yield HopReport(0, perf_counter() - began).to_message(at)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Reading:
-    """One read task; ``counted`` is how many tuples of counted inputs it has admitted."""
+    """A read task: what it has read and admitted so far; the fields that it reports are those of `ReadReport`.
+
+    ``counted`` is how many tuples of counted inputs it has admitted.
+    """
 
     job: Job
     task: int
     counted: dict[str, int] = field(default_factory=dict)
+    parts: list[PartRead] = field(default_factory=list)
+    inputs: dict[str, InputFigures] = field(default_factory=dict)
+    dealt: Counter[str] = field(default_factory=Counter)
+    query_sets: dict[str, dict[str, int]] = field(default_factory=dict)
+    samples: list[AttributeSample] = field(default_factory=list)
+    bad: list[bytes] = field(default_factory=list)
+
+    def report(self) -> ReadReport:
+        """What was read and admitted."""
+        counts = (self.inputs, dict(self.dealt), self.query_sets)
+        return ReadReport(self.task, tuple(self.parts), *counts, tuple(self.samples), b"\n".join(self.bad))
 
     def run(self, pieces: Iterable[Piece]) -> Iterator[Message]:
         tables: dict[str, list[pa.RecordBatch]] = {}
@@ -108,24 +113,23 @@ class _Reading:
         columns, setup = self._columns(), self.job.setup
         for stream, part in pieces:
             if stream not in columns:
-                continue  # nobody reads it
+                continue  # no query of this batch reads the stream, which is taken all the same
             if is_table_part(part):
                 tables.setdefault(stream, []).append(read_table_part(setup.storage, part, columns[stream]))
                 continue
             event_time, latest = setup.streams[stream].event_time, self.job.plan.latest.get(stream)
             try:
-                found = setup.sources[stream].read(stream, part, event_time, columns[stream], latest)
+                rows = setup.sources[stream].read(stream, part, event_time, columns[stream], latest)
             except SourceError as error:
                 error.stream = stream
                 raise
-            tables.setdefault(stream, []).append(found.batch)
+            tables.setdefault(stream, []).append(rows.batch)
             if self.job.plan.ages.get(stream, ZERO) is None:
-                ages.setdefault(stream, []).append(ages_of_rows(part, found, self.job.plan.now))
-            set_aside = sum(1 + bad.more for bad in found.bad)
-            told = (_newest(found.batch, event_time), part.place)
-            yield PartRead(stream, found.batch.num_rows, set_aside, *told).to_message(self._at)
-            for bad in found.bad:
-                yield BadRecord(bad.to_json().encode(errors="surrogatepass")).to_message(self._at)
+                ages.setdefault(stream, []).append(ages_of_rows(part, rows, self.job.plan.now))
+            set_aside = sum(1 + bad.more for bad in rows.bad)
+            newest = _newest(rows.batch, event_time)
+            self.parts.append(PartRead(stream, rows.batch.num_rows, set_aside, newest, part.place))
+            self.bad += [bad.to_json().encode(errors="surrogatepass") for bad in rows.bad]
         for stream, batches in tables.items():
             table = pa.Table.from_batches(batches)
             yield from self._enter(stream, table, np.concatenate(ages[stream]) if stream in ages else None)
@@ -150,28 +154,27 @@ class _Reading:
         return found
 
     def _enter(self, stream: str, table: pa.Table, ages: Classes | None) -> Iterator[Message]:
+        """Admit the tuples of a stream as those of every input that reads it, and send them on their way."""
         program, batch_order = self.job.program, self.job.batch_order
         mark = self.job.before.marks.get(stream)
         for alias in program.graph.aliases:
             if program.graph.input(alias).stream.name != stream:
                 continue
-            one = admit(program, alias, table, now=self.job.plan.now, watermark=mark, ages=ages)
-            rows = one.batch.num_rows
+            admitted = admit(program, alias, table, now=self.job.plan.now, watermark=mark, ages=ages)
             if alias in program.counted:
-                self.counted[alias] = rows
-            batch = numbered(program, alias, one.batch, 0)
+                self.counted[alias] = admitted.batch.num_rows
+            batch = numbered(program, alias, admitted.batch, 0)
             with TaskOutlet(self.job, Sender(0, self.task)) as outlet:
                 options = replace(batch_options(self.job), outlet=outlet)
                 outcome = route_input(program, alias, batch, batch_order, options, self._dealt(program))
-                for store, count in outcome.dealt.items():
-                    yield Dealt(store, self.task, count).to_message(self._at)
-                yield from outlet.messages(outcome)
+                report = yield from outlet.messages(outcome)
+            if report != HopReport(0):
+                yield report.to_message(self._at)
+            self.inputs[alias] = admitted.figures
+            self.dealt.update(outcome.dealt)
+            self.samples += outcome.values
             if outcome.sample:
-                yield QuerySetSample(alias, outcome.sample).to_message(self._at)
-            for sample in outcome.values:
-                yield ValuesSampled(sample).to_message(self._at)
-            found = (one.late, one.untimed, one.oldest, one.newest)
-            yield InputAdmitted(alias, rows, *found, self.task, one.behind).to_message(self._at)
+                self.query_sets[alias] = outcome.sample
 
     def _dealt(self, program: ExecutableGraph) -> dict[str, int]:
         """The partition to go on with when dealing out tuples, by store; each task began with another partition."""
@@ -190,23 +193,20 @@ def _newest(batch: pa.RecordBatch, event_time: str | None) -> int | None:
 
 def past_task(job: Job, task: int) -> Iterator[Message]:
     """Read the stored tuples of a task's partitions that the job at a boundary needs, and send them over the edges."""
+    report = HopReport(0)
     with calling(callable_functions(job.setup.functions)):
         try:
-            yield from _past(job, task)
+            report = yield from _past(job, task)
         except WeftError as error:
-            yield TaskError.from_error(error).to_message(task)
-    yield from _cache_counted(task)
+            yield Failure.of_task(error).to_message(task)
+    report = replace(report, cache=take_cache_counts() or None)
+    if report != HopReport(0):
+        yield report.to_message(task)
 
 
-def _cache_counted(task: int) -> Iterator[Message]:
-    """Report how the cache of this process was used; nothing, where state is in no object store."""
-    if counts := take_cache_counts():
-        yield CacheCounted(counts).to_message(task)
-
-
-def _past(job: Job, task: int) -> Iterator[Message]:
+def _past(job: Job, task: int) -> Generator[Message, None, HopReport]:
     if job.plan.migration is None:
-        return
+        return HopReport(0)
     migration, program = decode(StateMigration, job.plan.migration), job.program
     batch_order, segments = stored_order(job), open_segments_of(job.setup.storage)
     dealt = Counter({store.identity: task for store in program.stores.values()})
@@ -223,21 +223,21 @@ def _past(job: Job, task: int) -> Iterator[Message]:
                 outcome.dealt.clear()
                 route_stored(program, read.alias, past, batch_order, outcome, dealt)
                 dealt.update(outcome.dealt)
-        yield from outlet.messages(outcome)
+        return (yield from outlet.messages(outcome))
 
 
 def hop_task(job: Job, hop: int, task: int, messages: Iterable[Message]) -> Iterator[Message]:
     """Run one hop in the partitions of a task; messages that are not for it are passed on."""
-    began = perf_counter()
-    arrived = Arrived(job, task)
+    began, report = perf_counter(), HopReport(hop)
+    arrived = HopInput(job, task)
     for message in messages:
         if not arrived.take(hop, message):
             yield message
     with calling(callable_functions(job.setup.functions)) as calls:
         try:
-            yield from HopRun(job, hop, task, arrived).run()
+            report = yield from HopRun(job, hop, task, arrived).run()
         except WeftError as error:
-            yield TaskError.from_error(error).to_message(task)
+            yield Failure.of_task(error).to_message(task)
         yield from failures(task, calls.failed)
-    yield from _cache_counted(task)
-    yield Seconds(hop, perf_counter() - began).to_message(task)
+    cache = take_cache_counts() or None
+    yield replace(report, seconds=perf_counter() - began, cache=cache).to_message(task)

@@ -9,14 +9,19 @@ of messages grows with the tasks, and not with the square of the partitions.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["NOTE", "REPORT", "Message", "read_rows", "to_rows"]
+from weft.logical.codec import decode, encode
+
+__all__ = ["NOTE", "REPORT", "Message", "MessageBody", "ProtocolError", "read_rows", "to_rows"]
+
+Own = TypeVar("Own", bound="MessageBody")
 
 ROW = pa.schema([("task", pa.int32()), ("target", pa.string()), ("bucket", pa.binary())])
 
@@ -39,6 +44,11 @@ class Message:
     data: Any
 
     @property
+    def kind(self) -> str:
+        """Of which kind it is, if it is a report or a note."""
+        return self.target.removeprefix(REPORT).partition("\t")[0]
+
+    @property
     def is_report(self) -> bool:
         """Whether it is a report or a note, and not a parcel."""
         return self.target.startswith(REPORT)
@@ -47,6 +57,32 @@ class Message:
     def is_for_driver(self) -> bool:
         """Whether it is a report, which no task has to see."""
         return self.is_report and not self.target.startswith(REPORT + NOTE)
+
+
+class ProtocolError(RuntimeError):
+    """A message that is no report of this version of Weft."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageBody:
+    """A value whose message is its fields as JSON, under the name of its ``kind``; a kind may override that."""
+
+    kind: ClassVar[str]
+
+    def to_message(self, at: int = 0) -> Message:
+        """As a message to the task ``at``, whose later hops use it or pass it on to the driver."""
+        text = json.dumps(encode(self), separators=(",", ":"))
+        return Message(at, REPORT + self.kind, pa.py_buffer(text.encode()))
+
+    @classmethod
+    def from_message(cls: type[Own], message: Message) -> Own:
+        """What `to_message` made."""
+        return decode(cls, json.loads(message.data.to_pybytes()))
+
+    @classmethod
+    def is_in(cls, message: Message) -> bool:
+        """Whether a message is of this kind."""
+        return message.is_report and message.kind == cls.kind
 
 
 def to_rows(messages: Iterable[Message]) -> Iterator[pa.RecordBatch]:

@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import weft
-from weft.service.figures import BatchFigures, StreamCounts
+from weft.service.figures import BatchFigures
 from weft.service.hub.hub import SessionHub
 from weft.stats.histogram import Histogram as ClassCounts
 from weft.stats.histogram import micros_of
+from weft.stats.input_figures import REASONS, InputFigures
 from weft.storage.cache import CacheCounts
 
 __all__ = ["FAMILIES", "MEDIA", "BoundedNames", "Family", "Histogram", "Metrics", "exposition"]
@@ -129,7 +130,7 @@ FAMILIES = {
     "weft_batch_seconds": "How long batches took.",
     "weft_hop_seconds": "How long the slowest task of the last batch took: to read, then for each hop.",
     "weft_stream_rows": "Tuples that took part in batches.",
-    "weft_stream_rows_set_aside": "Tuples that were set aside: late, untimed or malformed.",
+    "weft_stream_rows_set_aside": f"Tuples that were set aside: {', '.join(REASONS)}.",
     "weft_stream_backlog": "Parts of a stream that wait to be read.",
     "weft_stream_watermark_timestamp_seconds": "The watermark of a stream.",
     "weft_stream_behind_seconds": "How long the first part of a stream that waits has waited.",
@@ -232,10 +233,10 @@ class Metrics:
 
     def _of_streams(self) -> list[Family]:
         seen = self._hub.seen()
-        counts: dict[str, StreamCounts] = {}
+        counts: dict[str, InputFigures] = {}
         for name, one in seen.totals.streams.items():
             label = self._streams.label(name)
-            counts[label] = counts.get(label, StreamCounts()) + one
+            counts[label] = counts.get(label, InputFigures()) + one
         last = seen.recent[-1] if seen.recent else None
         waiting: Counter[str] = Counter()
         for name, parts in last.backlog.items() if last else ():
@@ -246,9 +247,9 @@ class Metrics:
             behind[label] = max(seconds, behind.get(label, 0.0))
         marks = {self._streams.label(name): mark for name, mark in (last.watermarks if last else {}).items()}
         aside = [
-            ({"stream": name, "reason": reason}, getattr(one, reason))
+            ({"stream": name, "reason": reason}, count)
             for name, one in counts.items()
-            for reason in ("late", "untimed", "malformed")
+            for reason, count in one.set_aside.items()
         ]
         return [
             _counter("stream_rows", [({"stream": name}, one.rows) for name, one in counts.items()]),

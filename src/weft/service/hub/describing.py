@@ -6,6 +6,7 @@ Guarantees: pure functions; what they say of a query or a stream is what the ses
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Literal
@@ -19,11 +20,10 @@ from weft.logical.schema import Stream
 from weft.plan.physical.graph import PhysicalGraph
 from weft.plan.physical.rules import ProbeRule, ResultRule, Rule
 from weft.ports.sink import Sink
-from weft.runtime.log.totals import StreamTotals
-from weft.runtime.observe.metrics import BatchMetrics, StepMetrics, StoreMetrics
+from weft.runtime.observe.metrics import BatchMetrics, StoreMetrics
 from weft.runtime.observe.plan_changes import PlanChange
 from weft.runtime.observe.progress import QueryProgress
-from weft.service.figures import BatchFigures, StreamCounts, percentiles, rate_of, watermark_delay
+from weft.service.figures import BatchFigures, percentiles, rate_of, watermark_delay
 from weft.service.hub.lifecycle import Seen, moment
 from weft.service.hub.values import (
     BatchInfo,
@@ -38,6 +38,7 @@ from weft.service.hub.values import (
     StreamInfo,
 )
 from weft.session.planned_query import PlannedQuery
+from weft.stats.input_figures import InputFigures, StepFigures, TupleCounts
 from weft.stats.report import StatisticsRow
 
 __all__ = [
@@ -97,11 +98,11 @@ def stream_info(
     readers: Sequence[str],
     seen: Seen,
     now: float,
-    counts: StreamTotals,
+    counts: TupleCounts,
     unfinished: Sequence[str] = (),
 ) -> StreamInfo:
     """A stream, with what it has brought: ``counts`` are its totals."""
-    newest, last = seen.totals.streams.get(stream.name, StreamCounts()).newest, seen.recent[-1:]
+    newest, last = seen.totals.streams.get(stream.name, InputFigures()).newest, seen.recent[-1:]
     mark = last[0].watermarks.get(stream.name) if last else None
     delay, delay_of = watermark_delay(mark, newest, now) if mark is not None else (None, None)
 
@@ -109,28 +110,25 @@ def stream_info(
         return batch.streams[stream.name].rows if stream.name in batch.streams else 0
 
     return StreamInfo(
-        stream.name,
-        tuple(ColumnInfo(field.name, str(field.type)) for field in stream.schema),
-        stream.event_time,
-        stream.lateness.total_seconds(),
-        stream.late,
-        stream.idle_after.total_seconds() if stream.idle_after is not None else None,
-        source_text(source),
-        declared,
-        tuple(readers),
-        counts.rows,
-        rate_of(seen.recent, rows, now),
-        counts.late,
-        counts.untimed,
-        counts.malformed,
-        last[0].backlog.get(stream.name) if last else None,
-        last[0].behind.get(stream.name, 0.0) if last else 0.0,
-        _time(mark),
-        _time(newest),
-        delay,
-        delay_of,
-        tuple(unfinished),
-        stream.ahead.total_seconds() if stream.ahead is not None and stream.event_time else None,
+        *astuple(counts),
+        name=stream.name,
+        columns=tuple(ColumnInfo(field.name, str(field.type)) for field in stream.schema),
+        event_time=stream.event_time,
+        lateness=stream.lateness.total_seconds(),
+        late_tuples=stream.late,
+        idle_after=stream.idle_after.total_seconds() if stream.idle_after is not None else None,
+        source=source_text(source),
+        declared=declared,
+        readers=tuple(readers),
+        rows_per_second=rate_of(seen.recent, rows, now),
+        backlog=last[0].backlog.get(stream.name) if last else None,
+        behind=last[0].behind.get(stream.name, 0.0) if last else 0.0,
+        watermark=_time(mark),
+        newest=_time(newest),
+        watermark_delay=delay,
+        delay_of=delay_of,
+        unfinished=tuple(unfinished),
+        ahead=stream.ahead.total_seconds() if stream.ahead is not None and stream.event_time else None,
     )
 
 
@@ -241,12 +239,12 @@ def graph_info(graph: PhysicalGraph | None, last: BatchMetrics | None) -> GraphI
 
 
 def _edges(
-    graph: PhysicalGraph, rules: Mapping[str, Rule], steps: Mapping[str, StepMetrics]
+    graph: PhysicalGraph, rules: Mapping[str, Rule], steps: Mapping[str, StepFigures]
 ) -> Iterable[EdgeInfo]:
     nodes = {one.name: f"source:{one.name}" for one in graph.sources}
     nodes |= {one.name: f"store:{one.name}" for one in graph.stores}
     for edge in graph.edges:
-        rule, step = rules[edge.name], steps.get(edge.name, StepMetrics(0, 0))
+        rule, step = rules[edge.name], steps.get(edge.name, StepFigures(0, 0))
         start, hop, routing = nodes[edge.source], edge.hop, str(edge)
         if isinstance(rule, ResultRule):
             for user in rule.users:

@@ -16,7 +16,6 @@ from weft.connectors.formats.dead_letters import DeadLetters
 from weft.connectors.memory.recent import RecentSink
 from weft.errors import nearest
 from weft.plan.physical.graph import CODEC
-from weft.runtime.log.totals import StreamTotals
 from weft.service.figures import latency_of, percentiles, rate_of
 from weft.service.hub.describing import (
     batch_info,
@@ -48,6 +47,7 @@ from weft.service.hub.values import (
 )
 from weft.service.pipeline import Pipeline
 from weft.session.planned_query import PlannedQuery
+from weft.stats.input_figures import TupleCounts
 
 __all__ = ["HubViews"]
 
@@ -139,7 +139,7 @@ class HubViews:
                 readers.get(name, ()),
                 seen,
                 now,
-                totals.get(name, StreamTotals()),
+                totals.get(name, TupleCounts()),
                 unfinished.get(name, ()),
             )
             for name in self.session.catalog.names

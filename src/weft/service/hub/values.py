@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from weft.stats.input_figures import TupleCounts
+
 __all__ = [
     "BatchInfo",
     "ColumnInfo",
@@ -56,15 +58,15 @@ class ColumnInfo:
     type: str
 
 
-@dataclass(frozen=True, slots=True)
-class StreamInfo:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamInfo(TupleCounts):
     """A stream: what it is, who reads it, and what it has brought since the checkpoint began.
 
-    ``rows`` took part in batches; ``late``, ``untimed`` and ``malformed`` ones were set aside; ``backlog`` parts wait,
-    None before the first batch, the first of them for ``behind`` seconds. ``declared`` says where it comes from: the
-    operator's file or the API. The ``watermark`` is ``watermark_delay`` seconds behind the clock or, of old data,
-    behind the ``newest`` event time, as ``delay_of`` says. ``unfinished`` is what cannot be read yet, and why.
-    A record further ``ahead`` of the clock is set aside; None: no record is. Durations are in seconds.
+    Its counts are those of `TupleCounts`. ``backlog`` parts wait, None before the first batch, the first of them for
+    ``behind`` seconds. ``declared`` says where it comes from: the operator's file or the API. The ``watermark`` is
+    ``watermark_delay`` seconds behind the clock or, of old data, behind the ``newest`` event time, as ``delay_of``
+    says. ``unfinished`` is what cannot be read yet, and why. A record further ``ahead`` of the clock is set aside;
+    None: no record is. Durations are in seconds.
     """
 
     name: str
@@ -76,11 +78,7 @@ class StreamInfo:
     source: str | None
     declared: Literal["file", "api"]
     readers: tuple[str, ...] = ()
-    rows: int = 0
     rows_per_second: float = 0.0
-    late: int = 0
-    untimed: int = 0
-    malformed: int = 0
     backlog: int | None = None
     behind: float = 0.0
     watermark: datetime | None = None

@@ -9,6 +9,7 @@ from weft.service.page.charts import CHARTS, Second, chart_data, chart_options
 from weft.service.page.elements import set_rows, text_table
 from weft.service.page.visit import Live, Visit
 from weft.service.terminal.view import bytes_text, duration_text
+from weft.stats.input_figures import REASONS
 
 __all__ = ["overview"]
 
@@ -18,9 +19,7 @@ _STREAMS = (
     "rows/s",
     "rows",
     "watermark delay",
-    "late",
-    "untimed",
-    "malformed",
+    *REASONS,
     "backlog",
     "read by",
 )
@@ -95,9 +94,7 @@ def stream_cells(stream: StreamInfo) -> tuple[str, ...]:
         silent if stream.readers else "not read",
         f"{stream.rows:,}",
         _delay(stream),
-        f"{stream.late:,}",
-        f"{stream.untimed:,}",
-        f"{stream.malformed:,}",
+        *(f"{count:,}" for count in stream.set_aside.values()),
         _UNKNOWN if stream.backlog is None else f"{stream.backlog:,}",
         ", ".join(stream.readers) if len(stream.readers) <= 3 else f"{len(stream.readers)} queries",
     )

@@ -21,7 +21,7 @@ from weft.plan.show.figures import number
 from weft.plan.show.layout import draw_graph
 from weft.plan.show.observation import Observation, StepSeen
 from weft.plan.show.svg import colour_of, svg
-from weft.runtime.observe.observed import observed
+from weft.runtime.observe.observations import observed
 from weft.service.page.elements import set_rows, text_table
 from weft.service.page.visit import Live, PlanVersion, Visit
 
@@ -332,7 +332,7 @@ def _input(graph: PhysicalGraph, alias: str, seen: Observation | None) -> Detail
     users = tuple(m.name for m in graph.members if alias in m.query.aliases)
     rows = [("rows/s", "–", _figure(seen.rate(found.rows) if seen and found else None))]
     if found is not None:
-        pairs = (("late", found.late), ("untimed", found.untimed), ("malformed", found.malformed))
+        pairs = found.set_aside.items()
         rows += [(name, "–", f"{count:,}") for name, count in pairs]
     return Details(f"Input {alias}", (f"stream {graph.input(alias).stream.name}",), tuple(rows), users)
 

@@ -18,7 +18,7 @@ from typing import Any
 from weft.plan.physical.graph import PhysicalGraph
 from weft.plan.show.observation import Observation
 from weft.runtime.observe.metrics import BatchMetrics
-from weft.runtime.observe.observed import observed
+from weft.runtime.observe.observations import observed
 from weft.runtime.observe.plan_changes import PlanChange
 from weft.service.demo_controls import DemoControls
 from weft.service.figures import BatchFigures

@@ -18,6 +18,7 @@ from weft.runtime.observe.metrics import Backlog
 from weft.service.figures import Figures, StoreFigures
 from weft.session.planned_query import PlannedQuery
 from weft.stats.histogram import Histogram
+from weft.stats.input_figures import REASONS, TupleCounts
 
 __all__ = ["bytes_text", "counted", "duration_text", "line", "probe_orders", "screen", "sparkline", "summary"]
 
@@ -60,12 +61,8 @@ def _once(stores: Sequence[StoreFigures], what: str) -> float:
 
 
 def _troubles(found: Figures) -> list[str]:
-    counts = {
-        "late": sum(stream.late for stream in found.streams),
-        "untimed": sum(stream.untimed for stream in found.streams),
-        "malformed": sum(stream.malformed for stream in found.streams),
-    }
-    late = [f"{count:,} {kind}" for kind, count in counts.items() if count]
+    counts = sum((stream.counts for stream in found.streams), TupleCounts())
+    late = [f"{count:,} {reason}" for reason, count in counts.set_aside.items() if count]
     waiting = [stream.backlog for stream in found.streams if stream.backlog and stream.backlog.parts]
     if not waiting:
         return late
@@ -123,14 +120,17 @@ def _table(*heads: str) -> Table:
     return table
 
 
+_USUAL = ("late", "malformed")  # of these reasons there are columns also where there are no such tuples
+
+
 def _streams(found: Figures) -> Table:
-    untimed = any(stream.untimed for stream in found.streams)
+    reasons = [r for r in REASONS if r in _USUAL or any(one.counts.set_aside[r] for one in found.streams)]
     backlog = any(stream.backlog is not None for stream in found.streams)
-    heads = ["stream", "rows/s", "rows", "late", *["untimed"] * untimed, "malformed", *["backlog"] * backlog]
+    heads = ["stream", "rows/s", "rows", *reasons, *["backlog"] * backlog]
     table = _table(*heads)
     for stream in found.streams:
-        cells = [f"{stream.per_second:,.0f}", f"{stream.rows:,}", _bad(stream.late)]
-        cells += [_bad(stream.untimed)] * untimed + [_bad(stream.malformed)]
+        cells = [f"{stream.per_second:,.0f}", f"{stream.counts.rows:,}"]
+        cells += [_bad(stream.counts.set_aside[reason]) for reason in reasons]
         cells += ["" if stream.backlog is None else _waiting(stream.backlog)] * backlog
         table.add_row(f"[cyan]{escape(stream.name)}[/]", *cells)
     return table

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.logical.codec import Packed, compact
 from weft.stats.sampling.attributes import Attribute
 from weft.stats.skew import HeavyValue
 
@@ -32,6 +34,7 @@ KEPT_COMMON = 64  # and so many common values
 LEAST_WEIGHT = 1 / 64  # samples that weigh less are forgotten
 
 
+@compact
 @dataclass(frozen=True, slots=True)
 class Common:
     """A common value of an attribute; ``value`` is None where it is neither a whole number nor a short text."""
@@ -55,10 +58,10 @@ class AttributeSample:
     looked: int
     nulls: int
     threshold: int = EVERY_HASH
-    hashes: tuple[int, ...] = ()
-    counts: tuple[int, ...] = ()
+    hashes: Annotated[tuple[int, ...], Packed()] = ()
+    counts: Annotated[tuple[int, ...], Packed()] = ()
     common: tuple[Common, ...] = ()
-    ordered: tuple[float, ...] = ()
+    ordered: Annotated[tuple[float, ...], Packed("d")] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,13 +14,12 @@ from tests.unit.service.api.running import JOIN, place, running_hub, wait_for
 from weft.connectors.memory.sink import to_memory
 from weft.logical.schema import DataType, Field, Schema, Stream
 from weft.plan.physical.rules import ProbeRule
-from weft.runtime.log.totals import StreamTotals
 from weft.runtime.loop.handle import Running
 from weft.runtime.observe import progress
 from weft.service.demo import PIPELINE
 from weft.service.demo_controls import QUERIES as DEMO_QUERIES
 from weft.service.demo_controls import Balance, balance_of
-from weft.service.figures import BatchFigures, RunTotals, StoreFigures, StreamCounts
+from weft.service.figures import BatchFigures, RunTotals, StoreFigures
 from weft.service.hub.describing import stream_info
 from weft.service.hub.lifecycle import Seen
 from weft.service.hub.values import NewQuery
@@ -31,11 +30,12 @@ from weft.service.page.plan import details
 from weft.service.page.visit import PageModel, PlanVersions, what_happened
 from weft.service.pipeline import load_pipeline
 from weft.stats.histogram import Histogram, Latency
+from weft.stats.input_figures import InputFigures, TupleCounts
 from weft.testing import LocalRun
 
 
 def batch(number: int, started: float, rows: int, **more: object) -> BatchFigures:
-    streams = {"a": StreamCounts(rows)}
+    streams = {"a": InputFigures(rows)}
     stores = (StoreFigures("", "a", rows, 10 * rows),)
     return replace(BatchFigures(number, started, 0.25, streams, {"q": 2 * rows}, stores), **more)  # type: ignore[arg-type]
 
@@ -63,11 +63,11 @@ def test_a_chart_has_gaps_where_nothing_ran() -> None:
 
 def stream_row(watermark: int, newest: int | None, now: float) -> tuple[str, ...]:
     """The row of a stream with a watermark and a newest event time, in seconds since 1970."""
-    said = {"a": StreamCounts(3, newest=None if newest is None else newest * 1_000_000)}
+    said = {"a": InputFigures(3, newest=None if newest is None else newest * 1_000_000)}
     one = batch(0, now - 1, 3, streams=said, watermarks={"a": watermark * 1_000_000})
     stream = Stream("a", Schema((Field("ts", DataType("timestamp")),)), "ts")
     seen = Seen(RunTotals().plus(one), (one,))
-    return stream_cells(stream_info(stream, None, "file", ["q"], seen, now, StreamTotals(3)))
+    return stream_cells(stream_info(stream, None, "file", ["q"], seen, now, TupleCounts(3)))
 
 
 @pytest.mark.parametrize(

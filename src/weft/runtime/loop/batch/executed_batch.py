@@ -21,9 +21,9 @@ from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.batch.task_reports import TaskReports
 from weft.runtime.model.batch_order import ENDED, BatchOrder, Count
 from weft.runtime.model.watermarks import Watermarks, connected_streams
-from weft.runtime.observe.metrics import InputMetrics
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import SweepPlan
+from weft.stats.input_figures import InputFigures
 
 __all__ = ["ExecutedBatch", "StreamProgress", "proven_marks"]
 
@@ -61,7 +61,7 @@ class StreamProgress:
 
     watermarks: Watermarks
     order: BatchOrder | None = None
-    inputs: Mapping[str, InputMetrics] = field(default_factory=dict)
+    inputs: Mapping[str, InputFigures] = field(default_factory=dict)
     arrived: Mapping[str, int] = field(default_factory=dict)
     newest: Mapping[str, int] = field(default_factory=dict)
     oldest: Mapping[str, int] = field(default_factory=dict)

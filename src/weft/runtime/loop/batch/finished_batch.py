@@ -14,7 +14,7 @@ from operator import add
 from typing import Any
 
 from weft.logical.codec import encode
-from weft.runtime.log.totals import QueryTotals, StreamTotals, Totals
+from weft.runtime.log.totals import QueryTotals, Totals
 from weft.runtime.log.values import Manifest
 from weft.runtime.loop.batch.executed_batch import ExecutedBatch, StreamProgress
 from weft.runtime.loop.batch.migrated_manifest import next_partitions, next_stores
@@ -30,7 +30,6 @@ from weft.runtime.observe.metrics import (
     next_keys,
     sum_conditions,
     sum_functions,
-    sum_steps,
 )
 from weft.runtime.observe.table_progress import table_states
 from weft.runtime.output.ordered_output import Gathered
@@ -38,6 +37,7 @@ from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.active import Samples
 from weft.runtime.state.expiry import forgettable
 from weft.runtime.state.partition_manifest import StoreTotals
+from weft.stats.input_figures import TupleCounts
 from weft.stats.sampling.estimates import next_heavy
 
 __all__ = [
@@ -128,7 +128,7 @@ def _rows_of_queries(ran: ExecutedBatch, ordered: Mapping[str, Gathered]) -> dic
 
 def _totals(ran: ExecutedBatch, progress: StreamProgress, metrics: BatchMetrics) -> Totals:
     """The totals with a batch in which queries ran."""
-    before, queries, streams = ran.before.totals, dict[str, QueryTotals](), dict[str, StreamTotals]()
+    before, queries, streams = ran.before.totals, dict[str, QueryTotals](), dict[str, TupleCounts]()
     if ran.program is None:
         return before
     for name, member in ran.program.members.items():
@@ -138,8 +138,7 @@ def _totals(ran: ExecutedBatch, progress: StreamProgress, metrics: BatchMetrics)
         queries[name] = QueryTotals(member.first, *map(add, counts, more))
     for alias, one in progress.inputs.items():  # all inputs of a stream have the same tuples
         stream = ran.program.graph.input(alias).stream.name
-        found = StreamTotals(one.rows, one.late, one.untimed, one.malformed)
-        streams[stream] = max(streams.get(stream, found), found, key=lambda counted: counted.rows)
+        streams[stream] = max(streams.get(stream, one.counts), one.counts, key=lambda counted: counted.rows)
     return before.plus(metrics.elapsed, queries, streams)
 
 
@@ -173,9 +172,10 @@ def _dealt(ran: ExecutedBatch) -> dict[str, dict[str, int]]:
     """How many tuples each read task has dealt out so far, by store of the graph."""
     stores = {store.identity for store in ran.program.stores.values()} if ran.program else set()
     found = {store: dict(tasks) for store, tasks in ran.before.dealt.items() if store in stores}
-    for report in ran.reports.read.dealt:
-        tasks = found.setdefault(report.store, {})
-        tasks[str(report.task)] = tasks.get(str(report.task), 0) + report.rows
+    for store, dealt in ran.reports.read.dealt.items():
+        tasks = found.setdefault(store, {})
+        for task, rows in dealt.items():
+            tasks[str(task)] = tasks.get(str(task), 0) + rows
     return found
 
 
@@ -216,7 +216,7 @@ def measure_batch(
         plan.number,
         progress.order.order,
         progress.inputs,
-        sum_steps(reports.work.steps),
+        reports.work.steps,
         _metrics_of_stores(program, stores),
         sum(rows.values()),
         rows,

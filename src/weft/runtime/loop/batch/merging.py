@@ -30,8 +30,7 @@ from weft.runtime.output.merge_task import InMemory, Merge, collect
 from weft.runtime.output.ordered_output import Gathered, clock_of, gather, next_waiting, tuples_after
 from weft.runtime.output.query_sinks import Output
 from weft.runtime.queries.active import ActiveQueries
-from weft.runtime.wire.collected import Collected
-from weft.runtime.wire.reports import FailedQuery
+from weft.runtime.wire.reports import Failure, MergedRange
 from weft.runtime.wire.sorted_runs import RunSlice, SortedRun
 from weft.storage.storage import Storage
 
@@ -96,7 +95,7 @@ class _Order:
             for at, (low, high) in enumerate(pairwise(bounds))
         ]
 
-    def gathered(self, found: Sequence[Collected], merged: Collection[str], storage: Storage) -> Gathered:
+    def gathered(self, found: Sequence[MergedRange], merged: Collection[str], storage: Storage) -> Gathered:
         """What leaves and what stays, from what tasks say; ``merged`` are runs held before that were written anew."""
         left, in_parts = [one for one in found if one.rows], self.output.in_order is not None
         gathered = gather(self.member, left, self.before, self.after, storage, in_parts=in_parts)
@@ -206,7 +205,7 @@ def _collect(
     ready = {n: one for n, one in orders.items() if n not in failed}
     divided = {n: one.division() for n, one in ready.items()}
     larger = list[Merge]()
-    reports = list[Collected | FailedQuery]()
+    reports = list[MergedRange | Failure]()
     for name, division in divided.items():
         if division.bytes >= FEW:
             ready[name] = ready[name].put_down(storage, ran.number)
@@ -219,11 +218,11 @@ def _collect(
     refused = {
         one.query: error
         for one in reversed(reports)
-        if isinstance(one, FailedQuery) and (error := one.refused) is not None
+        if isinstance(one, Failure) and one.query is not None and (error := one.refused) is not None
     }
-    found: dict[str, list[Collected]] = {name: [] for name in orders}
+    found: dict[str, list[MergedRange]] = {name: [] for name in orders}
     for report in reports:
-        if isinstance(report, Collected):
+        if isinstance(report, MergedRange):
             found[report.query].append(report)
     gathered = {
         name: ready[name].gathered(found[name], divided[name].merged, storage)

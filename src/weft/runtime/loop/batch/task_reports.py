@@ -16,16 +16,25 @@ from weft.errors import FunctionError, SinkError, WeftError
 from weft.kernels.expr.user_functions import CallCounts
 from weft.plan.physical.graph import PhysicalGraph
 from weft.runtime.hop.census import Census
-from weft.runtime.hop.outcome import StepCount
-from weft.runtime.observe.metrics import InputMetrics
 from weft.runtime.output.batch_files import read_file
-from weft.runtime.wire import reports as kinds
 from weft.runtime.wire.exchange import Sender
 from weft.runtime.wire.messages import Message
-from weft.runtime.wire.notes import TuplesCounted
-from weft.runtime.wire.reports import Report, read_report
+from weft.runtime.wire.reports import (
+    Failure,
+    HopReport,
+    MergedRange,
+    PartitionsLeft,
+    PartRead,
+    ProtocolError,
+    ReadReport,
+    Report,
+    Results,
+    TuplesCounted,
+    read_report,
+)
 from weft.runtime.wire.sorted_runs import SortedRun
 from weft.stats.histogram import Latency
+from weft.stats.input_figures import InputFigures, StepFigures
 from weft.stats.sampling.samples import AttributeSample
 from weft.storage.cache import CacheCounts
 from weft.storage.storage import Storage
@@ -39,19 +48,44 @@ _T = TypeVar("_T")
 class InputRead:
     """What read tasks reported.
 
-    ``reads`` is what they read of streams, and ``inputs`` what they admitted of inputs. ``counts`` is how many tuples
+    ``reads`` is what they read of streams, and ``inputs`` what they admitted, by input. ``counts`` is how many tuples
     of inputs there were, by input and read task; ``samples`` how many sampled tuples had each query-set, by
-    input; ``values`` are samples of attributes; ``dealt`` is what they dealt out to partitions; ``bad`` are the records
-    that were set aside, as lines of JSON.
+    input; ``values`` are samples of attributes; ``dealt`` is how many tuples they dealt out to partitions, by store and
+    read task; ``bad`` are the records that were set aside, as lines of JSON.
     """
 
-    reads: Sequence[kinds.PartRead] = ()
-    inputs: Sequence[kinds.InputAdmitted] = ()
+    reads: Sequence[PartRead] = ()
+    inputs: Mapping[str, InputFigures] = field(default_factory=dict)
     counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     samples: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     values: Sequence[AttributeSample] = ()
-    dealt: Sequence[kinds.Dealt] = ()
+    dealt: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     bad: Sequence[bytes] = ()
+
+    @classmethod
+    def of(cls, reports: Sequence[ReadReport]) -> InputRead:
+        """What all read tasks reported, each of them once."""
+        inputs: dict[str, InputFigures] = {}
+        counts: dict[str, dict[int, int]] = {}
+        samples: dict[str, dict[int, float]] = {}
+        dealt: dict[str, dict[int, int]] = {}
+        for report in reports:
+            for alias, figures in report.inputs.items():
+                inputs[alias] = inputs.get(alias, InputFigures()) + figures
+                counts.setdefault(alias, {})[report.task] = figures.rows
+            for alias, sets in report.query_sets.items():
+                sample = samples.setdefault(alias, {})
+                for bits, number in sets.items():
+                    sample[int(bits, 16)] = sample.get(int(bits, 16), 0.0) + number
+            for store, rows in report.dealt.items():
+                dealt.setdefault(store, {})[report.task] = rows
+        return cls(
+            tuple(part for report in reports for part in report.parts),
+            *(inputs, counts, samples),
+            tuple(sample for report in reports for sample in report.samples),
+            dealt,
+            tuple(line for report in reports for line in report.bad.split(b"\n") if line),
+        )
 
     @property
     def malformed(self) -> dict[str, int]:
@@ -71,27 +105,14 @@ class InputRead:
         """How many records were set aside; ``bad`` may quote some for all of them."""
         return sum(read.malformed for read in self.reads)
 
-    def metrics_of_inputs(self, graph: PhysicalGraph) -> dict[str, InputMetrics]:
-        """What every input of a graph brought."""
-        found: dict[str, list[kinds.InputAdmitted]] = {alias: [] for alias in graph.aliases}
-        for report in self.inputs:
-            found[report.alias].append(report)
+    def metrics_of_inputs(self, graph: PhysicalGraph) -> dict[str, InputFigures]:
+        """What every input of a graph brought, with the records of its stream that could not be read."""
         malformed = self.malformed
+        streams = {alias: graph.input(alias).stream.name for alias in graph.aliases}
         return {
-            alias: _input_metrics(reports, malformed.get(graph.input(alias).stream.name, 0))
-            for alias, reports in found.items()
+            alias: replace(self.inputs.get(alias, InputFigures()), malformed=malformed.get(stream, 0))
+            for alias, stream in streams.items()
         }
-
-
-def _input_metrics(reports: Sequence[kinds.InputAdmitted], malformed: int) -> InputMetrics:
-    return InputMetrics(
-        sum(report.rows for report in reports),
-        sum(report.late for report in reports),
-        sum(report.untimed for report in reports),
-        malformed,
-        min((report.oldest for report in reports if report.oldest is not None), default=None),
-        max((report.newest for report in reports if report.newest is not None), default=None),
-    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,6 +146,34 @@ class Answered:
     broken: Mapping[str, FunctionError] = field(default_factory=dict)
     ages: Mapping[str, Latency] = field(default_factory=dict)
     refused: Mapping[str, SinkError] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, hops: Sequence[HopReport], results: Sequence[Results], failures: Sequence[Failure]
+    ) -> Answered:
+        """What tasks reported of results, in all hops, and of queries that failed."""
+        failed: dict[str, str] = {}
+        broken: dict[str, FunctionError] = {}
+        refused: dict[str, SinkError] = {}
+        for failure in failures:
+            query = failure.query or ""
+            if (refusal := failure.refused) is not None:
+                refused.setdefault(query, refusal)
+                continue
+            failed.setdefault(query, failure.text)
+            if (error := failure.broken) is not None:
+                broken.setdefault(query, error)
+        sent = (SentResults(one.sender, one.packed.batches(), one.files, one.runs) for one in results)
+        return cls(
+            _summed(report.counts for report in hops),
+            _summed(report.closed for report in hops),
+            _chained({query: [name] for query, name in report.parts.items()} for report in hops),
+            _chained({report.query: [one]} for report, one in zip(results, sent, strict=True)),
+            failed,
+            broken,
+            _merged(report.ages for report in hops),
+            refused,
+        )
 
     def rows(self, query: str) -> int:
         """How many results a query had; one that failed has none."""
@@ -161,17 +210,37 @@ class Answered:
 class WorkDone:
     """What tasks reported of their work.
 
-    ``steps`` is what probes did, ``calls`` what users' functions did, and ``census`` counts keys, by query. By hop,
-    where hop 0 is the reading, ``slowest`` are the seconds of the slowest task and ``total`` those of all tasks.
+    ``steps`` is what probes did, by edge, ``calls`` what users' functions did, and ``census`` counts keys, by query. By
+    hop, where hop 0 is the reading, ``slowest`` are the seconds of the slowest task and ``total`` those of all tasks.
     ``cache`` is how the caches of all hosts were used.
     """
 
-    steps: Sequence[StepCount] = ()
+    steps: Mapping[str, StepFigures] = field(default_factory=dict)
     calls: Sequence[CallCounts] = ()
     census: Sequence[tuple[str, Census]] = ()
     slowest: Mapping[int, float] = field(default_factory=dict)
     total: Mapping[int, float] = field(default_factory=dict)
     cache: CacheCounts = CacheCounts()  # noqa: RUF009
+
+    @classmethod
+    def of(cls, reports: Sequence[HopReport]) -> WorkDone:
+        """What all tasks did in all hops."""
+        steps: dict[str, StepFigures] = {}
+        slowest: dict[int, float] = {}
+        total: dict[int, float] = {}
+        for report in reports:
+            for edge, step in report.steps.items():
+                steps[edge] = steps[edge] + step if edge in steps else step
+            if report.seconds:
+                slowest[report.hop] = max(report.seconds, slowest.get(report.hop, 0.0))
+                total[report.hop] = report.seconds + total.get(report.hop, 0.0)
+        return cls(
+            steps,
+            tuple(report.calls for report in reports if report.calls is not None),
+            tuple(counted for report in reports for counted in report.census.items()),
+            *(slowest, total),
+            sum((report.cache for report in reports if report.cache is not None), CacheCounts()),
+        )
 
     def seconds(self) -> tuple[float, ...]:
         """The seconds of the slowest task of every hop, the read tasks' first."""
@@ -189,7 +258,7 @@ class TaskReports:
     read: InputRead = field(default_factory=InputRead)
     answers: Answered = field(default_factory=Answered)
     work: WorkDone = field(default_factory=WorkDone)
-    left: Sequence[kinds.PartitionsLeft] = ()
+    left: Sequence[PartitionsLeft] = ()
     errors: Sequence[WeftError] = ()
 
     @classmethod
@@ -200,129 +269,33 @@ class TaskReports:
     @classmethod
     def from_reports(cls, reports: Iterable[Report]) -> TaskReports:
         """Sort reports by kind and sum them up."""
-        sorted_reports = _Sorted()
+        read, hops, results, failed = list[ReadReport](), list[HopReport](), list[Results](), list[Failure]()
         for report in reports:
-            sorted_reports.add(report)
-        return sorted_reports.summed_up()
+            match report:
+                case ReadReport():
+                    read.append(report)
+                case HopReport():
+                    hops.append(report)
+                case Results():
+                    results.append(report)
+                case Failure():
+                    failed.append(report)
+                case MergedRange():
+                    raise ProtocolError("results were merged before the batch had ended")
+                case _:
+                    _assert_never(report)
+        return cls(
+            InputRead.of(read),
+            Answered.of(hops, results, [one for one in failed if one.query is not None]),
+            WorkDone.of(hops),
+            tuple(report.left for report in hops if report.left is not None),
+            tuple(one.error for one in failed if one.query is None),
+        )
 
     def after(self, past: TaskReports) -> TaskReports:
         """These reports, with the answers of the job at the boundary before them and its use of caches."""
         work = replace(self.work, cache=past.work.cache + self.work.cache)
         return replace(self, answers=self.answers.after(past.answers), work=work)
-
-
-class _Sorted:
-    """Reports sorted by kind, while they are collected."""
-
-    def __init__(self) -> None:
-        self.reads: list[kinds.PartRead] = []
-        self.inputs: list[kinds.InputAdmitted] = []
-        self.samples: list[kinds.QuerySetSample] = []
-        self.values: list[AttributeSample] = []
-        self.dealt: list[kinds.Dealt] = []
-        self.bad: list[bytes] = []
-        self.answers: list[kinds.Answers] = []
-        self.results: list[kinds.Results | kinds.RunsFound] = []
-        self.failed: list[kinds.FailedQuery] = []
-        self.steps: list[StepCount] = []
-        self.calls: list[CallCounts] = []
-        self.census: list[tuple[str, Census]] = []
-        self.seconds: list[kinds.Seconds] = []
-        self.cache: list[CacheCounts] = []
-        self.left: list[kinds.PartitionsLeft] = []
-        self.errors: list[WeftError] = []
-
-    def add(self, report: Report) -> None:
-        """Put a report where it belongs."""
-        match report:
-            case kinds.PartRead():
-                self.reads.append(report)
-            case kinds.InputAdmitted():
-                self.inputs.append(report)
-            case kinds.QuerySetSample():
-                self.samples.append(report)
-            case kinds.ValuesSampled():
-                self.values.append(report.sample)
-            case kinds.Dealt():
-                self.dealt.append(report)
-            case kinds.BadRecord():
-                self.bad.append(report.line)
-            case kinds.Answers():
-                self.answers.append(report)
-            case kinds.Results() | kinds.RunsFound():
-                self.results.append(report)
-            case kinds.FailedQuery():
-                self.failed.append(report)
-            case kinds.StepCounts():
-                self.steps += report.steps
-            case kinds.Calls():
-                self.calls.append(report.calls)
-            case kinds.CacheCounted():
-                self.cache.append(report.counts)
-            case kinds.KeyCensus():
-                self.census.append((report.query, report.census))
-            case kinds.Seconds():
-                self.seconds.append(report)
-            case kinds.PartitionsLeft():
-                self.left.append(report)
-            case kinds.Collected():
-                raise kinds.ProtocolError("results were merged before the batch had ended")
-            case kinds.TaskError():
-                self.errors.append(report.error)
-            case _:
-                _assert_never(report)
-
-    def summed_up(self) -> TaskReports:
-        """All reports, summed up."""
-        return TaskReports(self._read(), self._answered(), self._work(), tuple(self.left), tuple(self.errors))
-
-    def _read(self) -> InputRead:
-        counts: dict[str, dict[int, int]] = {}
-        for admitted in self.inputs:
-            counts.setdefault(admitted.alias, {})[admitted.task] = admitted.rows
-        samples: dict[str, dict[int, float]] = {}
-        for one in self.samples:
-            sample = samples.setdefault(one.alias, {})
-            for bits, number in one.sets.items():
-                sample[int(bits, 16)] = sample.get(int(bits, 16), 0.0) + number
-        some = (tuple(self.reads), tuple(self.inputs), counts, samples)
-        return InputRead(*some, tuple(self.values), tuple(self.dealt), tuple(self.bad))
-
-    def _answered(self) -> Answered:
-        failed: dict[str, str] = {}
-        broken: dict[str, FunctionError] = {}
-        refused: dict[str, SinkError] = {}
-        for report in self.failed:
-            if (refusal := report.refused) is not None:
-                refused.setdefault(report.query, refusal)
-                continue
-            failed.setdefault(report.query, report.message)
-            if (error := report.broken) is not None:
-                broken.setdefault(report.query, error)
-        return Answered(
-            _summed(report.counts for report in self.answers),
-            _summed(report.closed for report in self.answers),
-            _chained({query: [name] for query, name in report.parts.items()} for report in self.answers),
-            _chained(
-                {report.query: [SentResults(report.sender, report.packed.batches(), report.files)]}
-                if isinstance(report, kinds.Results)
-                else {report.query: [SentResults(report.sender, runs=report.runs)]}
-                for report in self.results
-            ),
-            failed,
-            broken,
-            _merged(report.ages for report in self.answers),
-            refused,
-        )
-
-    def _work(self) -> WorkDone:
-        slowest: dict[int, float] = {}
-        total: dict[int, float] = {}
-        for report in self.seconds:
-            slowest[report.hop] = max(report.seconds, slowest.get(report.hop, 0.0))
-            total[report.hop] = report.seconds + total.get(report.hop, 0.0)
-        some = (tuple(self.steps), tuple(self.calls), tuple(self.census))
-        return WorkDone(*some, slowest, total, sum(self.cache, CacheCounts()))
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -26,7 +26,7 @@ from weft.runtime.output.sink_errors import sink_error
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.wire.exchange import Exchange
 from weft.runtime.wire.messages import Message
-from weft.runtime.wire.reports import Collected, FailedQuery, TaskError, read_report
+from weft.runtime.wire.reports import Failure, MergedRange, read_report
 from weft.runtime.wire.task_input import Job, Setup
 from weft.storage.storage import Memory
 
@@ -101,7 +101,7 @@ class TaskRunner:
 
         return self._attempts(plan.number, run)
 
-    def collect(self, job: Job, merges: Sequence[Merge]) -> list[Collected | FailedQuery]:
+    def collect(self, job: Job, merges: Sequence[Merge]) -> list[MergedRange | Failure]:
         """Have tasks merge ranges of the ordered results of a batch, and return what they reported.
 
         Tasks that are lost meanwhile are replaced; the batch need not be run again, since its files are there.
@@ -113,11 +113,11 @@ class TaskRunner:
             again = replace(job, setup=self._started(), tasks=tasks)
             return self.executor.collect(again, [merges[task::tasks] for task in range(tasks)])
 
-        found = list[Collected | FailedQuery]()
+        found = list[MergedRange | Failure]()
         for report in map(read_report, self._attempts(job.number, run)):
-            if isinstance(report, TaskError):
+            if isinstance(report, Failure) and report.query is None:
                 raise report.error
-            if isinstance(report, Collected | FailedQuery):
+            if isinstance(report, MergedRange | Failure):
                 found.append(report)
         return found
 

@@ -18,7 +18,7 @@ from weft.plan.physical.derive import filters_of
 from weft.plan.physical.graph import PhysicalGraph
 from weft.plan.physical.rules import ProbeRule
 from weft.runtime.observe.metrics import BatchMetrics
-from weft.runtime.observe.observed import probe_copies, store_copies
+from weft.runtime.observe.observations import probe_copies, store_copies
 from weft.stats.known import PredicateSet
 from weft.stats.predicate_sets import PredicateSets
 from weft.stats.statistics import predicate_name

@@ -16,11 +16,11 @@ from itertools import groupby
 from weft.errors import StatisticsError
 from weft.logical.query.query import Query
 from weft.plan.physical.graph import PhysicalGraph
-from weft.runtime.observe.counts import SeenBatch
-from weft.runtime.observe.feedback import Folding, heavy_known
+from weft.runtime.observe.measured_statistics import Folding, heavy_known
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.progress import History
-from weft.runtime.observe.watched import watch
+from weft.runtime.observe.watched_query import watch
+from weft.runtime.observe.weighted_batches import SeenBatch
 from weft.stats.combine import Sampled, combined
 from weft.stats.known import HalfLife, Known
 from weft.stats.sampling.sampled import SampledStatistics, sampled_statistics

@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weft.plan.physical.graph import PhysicalGraph
-from weft.runtime.observe.counts import CountedStep, SeenBatch, WeightedBatches
 from weft.runtime.observe.metrics import BatchMetrics
-from weft.runtime.observe.watched import WatchedQuery, WatchedStep, watch
+from weft.runtime.observe.watched_query import WatchedQuery, WatchedStep, watch
+from weft.runtime.observe.weighted_batches import CountedStep, SeenBatch, WeightedBatches
 from weft.stats.combine import combined
 from weft.stats.estimate import Estimator
 from weft.stats.known import Checked, HalfLife, JointSums, Known, plus, weights

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from weft.runtime.observe.metrics import BatchMetrics, InputMetrics, StoreMetrics
-from weft.runtime.observe.watched import WatchedFilters, WatchedInput, WatchedQuery, WatchedStep
+from weft.runtime.observe.metrics import BatchMetrics, StoreMetrics
+from weft.runtime.observe.watched_query import WatchedFilters, WatchedInput, WatchedQuery, WatchedStep
+from weft.stats.input_figures import InputFigures
 from weft.stats.known import CallSums, Checked, Known, PredicateSet, StreamSums, plus
 
 __all__ = ["CountedStep", "SeenBatch", "WeightedBatches"]
@@ -173,7 +174,7 @@ def _passed(filters: WatchedFilters, query: str, batch: BatchMetrics) -> float:
     return float(batch.answers.get(query, batch.results))
 
 
-def _advance(came: InputMetrics, newest: int | None) -> tuple[float, int | None]:
+def _advance(came: InputFigures, newest: int | None) -> tuple[float, int | None]:
     """By how many seconds the event time of an input advanced, and its newest time now."""
     if came.newest is None:
         return 0.0, newest

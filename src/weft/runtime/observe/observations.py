@@ -22,12 +22,12 @@ from weft.plan.show.observation import (
     EVENT_TIME,
     WALL_CLOCK,
     FunctionSeen,
-    InputSeen,
     Observation,
     StepSeen,
     StoreSeen,
 )
 from weft.runtime.observe.metrics import BatchMetrics
+from weft.stats.input_figures import InputFigures
 from weft.stats.statistics import predicate_name
 
 __all__ = ["called_pairs", "observed", "probe_copies", "store_copies"]
@@ -46,7 +46,7 @@ def observed(graph: PhysicalGraph, metrics: Batches, last: int | None = None) ->
         seconds=seconds,
         clock=clock,
         results=sum(batch.results for batch in recent),
-        inputs={alias: _input(graph, alias, recent) for alias in graph.aliases},
+        inputs={alias: _input(alias, recent) for alias in graph.aliases},
         steps=_steps(graph, recent),
         stores=_stores(graph, recent),
         hops=_hops(graph, recent),
@@ -54,6 +54,7 @@ def observed(graph: PhysicalGraph, metrics: Batches, last: int | None = None) ->
         closed=sum(sum(batch.closed.values()) for batch in recent),
         functions=_functions(graph, recent),
         selectivities={n: passed / rows for n, (rows, passed) in called_pairs(graph, recent).items()},
+        backlog=_backlog(graph, recent),
     )
 
 
@@ -94,17 +95,15 @@ def _wall_clock(batches: Batches) -> float:
     return max(whole, sum(batch.elapsed for batch in batches))
 
 
-def _input(graph: PhysicalGraph, alias: str, batches: Batches) -> InputSeen:
-    found = [batch.inputs[alias] for batch in batches if alias in batch.inputs]
+def _input(alias: str, batches: Batches) -> InputFigures:
+    brought = (batch.inputs[alias] for batch in batches if alias in batch.inputs)
+    return sum(brought, InputFigures())
+
+
+def _backlog(graph: PhysicalGraph, batches: Batches) -> dict[str, int]:
     waiting = batches[-1].backlog if batches else {}
-    backlog = waiting.get(graph.input(alias).stream.name)
-    return InputSeen(
-        sum(one.rows for one in found),
-        sum(one.late for one in found),
-        sum(one.untimed for one in found),
-        sum(one.malformed for one in found),
-        None if backlog is None else backlog.parts,
-    )
+    streams = {alias: graph.input(alias).stream.name for alias in graph.aliases}
+    return {alias: waiting[stream].parts for alias, stream in streams.items() if stream in waiting}
 
 
 def _steps(graph: PhysicalGraph, batches: Batches) -> dict[str, StepSeen]:
