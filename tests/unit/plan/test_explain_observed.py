@@ -24,11 +24,12 @@ SEEN = Observation(
     seconds=8.0,
     clock=EVENT_TIME,
     results=16_000,
-    inputs={"v": InputFigures(8_000, 3, 2, 1, 5), "w": InputFigures(800)},
+    inputs={"v": InputFigures(8_000, 3, 2, 1), "w": InputFigures(800)},
     steps={"v: 1": StepSeen(8_000, 12_000), "w: 1": StepSeen(800, 4_000)},
     stores={"v": StoreSeen(5_100, 81_600, 3), "w": StoreSeen(510, 8_160, 2)},
     hops=(0.25, 0.5),
     elapsed=1.5,
+    backlog={"v": 5},
 )
 
 

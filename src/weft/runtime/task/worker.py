@@ -22,7 +22,7 @@ import gc
 import itertools
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
@@ -85,22 +85,21 @@ def read_task(job: Job, task: int, pieces: Iterable[Piece]) -> Iterator[Message]
     yield HopReport(0, perf_counter() - began).to_message(at)
 
 
-@dataclass(slots=True)
 class _Reading:
-    """A read task: what it has read and admitted so far; the fields that it reports are those of `ReadReport`.
+    """A read task, and what it has read and admitted so far: the fields of the `ReadReport` that it gives in the end.
 
     ``counted`` is how many tuples of counted inputs it has admitted.
     """
 
-    job: Job
-    task: int
-    counted: dict[str, int] = field(default_factory=dict)
-    parts: list[PartRead] = field(default_factory=list)
-    inputs: dict[str, InputFigures] = field(default_factory=dict)
-    dealt: Counter[str] = field(default_factory=Counter)
-    query_sets: dict[str, dict[str, int]] = field(default_factory=dict)
-    samples: list[AttributeSample] = field(default_factory=list)
-    bad: list[bytes] = field(default_factory=list)
+    def __init__(self, job: Job, task: int) -> None:
+        self.job, self.task = job, task
+        self.counted: dict[str, int] = {}
+        self.parts: list[PartRead] = []
+        self.inputs: dict[str, InputFigures] = {}
+        self.dealt: Counter[str] = Counter()
+        self.query_sets: dict[str, dict[str, int]] = {}
+        self.samples: list[AttributeSample] = []
+        self.bad: list[bytes] = []
 
     def report(self) -> ReadReport:
         """What was read and admitted."""
