@@ -12,7 +12,7 @@ import weft
 from tests.local_runner import LocalRunner
 from weft.optimizer.single.strategies import STRATEGIES
 from weft.optimizer.space import Space
-from weft.runtime.observe.measured_statistics import measured
+from weft.runtime.observe.batch_statistics import measured
 from weft.stats.statistics import Statistics
 
 PAIR = "SELECT a.x FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k"

@@ -24,7 +24,7 @@ from weft.runtime.hop.admit import admit
 from weft.runtime.hop.entering import route_input
 from weft.runtime.hop.interpret import run_hop
 from weft.runtime.model.batch_order import BatchOrder
-from weft.runtime.observe.measured_statistics import measured
+from weft.runtime.observe.batch_statistics import measured
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.observations import observed
 from weft.runtime.program.executable import ExecutableGraph

@@ -12,7 +12,7 @@ import pytest
 import weft
 from tests.local_runner import LocalRunner
 from weft.logical.codec import encode
-from weft.runtime.observe.measured_statistics import heavy_known
+from weft.runtime.observe.batch_statistics import heavy_known
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.stats.sampling.attributes import Attribute
 from weft.stats.sampling.estimates import next_heavy

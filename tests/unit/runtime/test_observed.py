@@ -9,7 +9,7 @@ from weft.errors import StatisticsError
 from weft.plan.physical.graph import PhysicalGraph
 from weft.plan.physical.rules import ProbeRule
 from weft.plan.show.observation import EVENT_TIME, WALL_CLOCK, Observation
-from weft.runtime.observe.measured_statistics import measured
+from weft.runtime.observe.batch_statistics import measured
 from weft.runtime.observe.metrics import Backlog, BatchMetrics
 from weft.runtime.observe.observations import observed
 from weft.stats.input_figures import InputFigures, StepFigures

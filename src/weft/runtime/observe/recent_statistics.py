@@ -16,7 +16,7 @@ from itertools import groupby
 from weft.errors import StatisticsError
 from weft.logical.query.query import Query
 from weft.plan.physical.graph import PhysicalGraph
-from weft.runtime.observe.measured_statistics import Folding, heavy_known
+from weft.runtime.observe.batch_statistics import Folding, heavy_known
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.progress import History
 from weft.runtime.observe.watched_query import watch
