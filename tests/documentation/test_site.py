@@ -84,6 +84,7 @@ def test_what_a_page_loads_from_elsewhere_is_noticed(tmp_path: Path) -> None:
     assert site.loaded_from_elsewhere(page) == ["https://x.y/z.js", "http://f.g/h.css"]
 
 
+@pytest.mark.ci
 def test_the_site_builds(capfd: pytest.CaptureFixture[str]) -> None:
     """A link that leads nowhere, or an asset from elsewhere, fails the build."""
     site.build()
