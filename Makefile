@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs demo java test ci warm archive check lint format types imports unit campaign faults golden fuzz bench kafka broker delta iceberg lock clean wheel
+.PHONY: help setup docs demo java test ci warm archive check lint format types imports unit campaign faults golden fuzz bench kafka broker delta iceberg lock clean wheel newcomer
 
 # Compiled files are kept, whatever the environment says: every worker would compile all tests anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -119,6 +119,9 @@ wheel: $(READY) ## Build the wheel into dist/, and say what is in it
 	@rm -rf dist
 	@$(BIN)/python -m hatchling build -t wheel
 	@$(BIN)/python -m zipfile -l dist/*.whl | awk 'NR > 1 {size += $$NF; files++} END {printf "%d files, %.1f MB unpacked\n", files, size / 1e6}'
+
+newcomer: wheel ## Be somebody who has never run Weft: install the wheel, do what we tell newcomers, write docs/first_hour.md
+	$(BIN)/python -m tests.newcomer.newcomer dist/*.whl --write
 
 lock: ## Pin the development dependencies anew
 	$(PYTHON) -m venv $(VENV)

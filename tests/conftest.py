@@ -23,7 +23,7 @@ use_own_java()  # also for the programs that tests start
 _FOLDERS = {
     "spark": ("tests/spark/", "tests/service/", "tests/cluster/"),
     "bench": ("tests/unit/benchmarks/",),
-    "ci": ("tests/cluster/", "tests/service/", "tests/unit/benchmarks/"),
+    "ci": ("tests/cluster/", "tests/newcomer/", "tests/service/", "tests/unit/benchmarks/"),
 }
 # What a test that uses such a fixture needs; tests that need the same are run by one worker, which starts it once.
 _SERVERS = {

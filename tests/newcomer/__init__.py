@@ -1,0 +1,1 @@
+"""What somebody meets who has never run Weft."""
