@@ -22,22 +22,6 @@ import numpy as np
 import pyarrow as pa
 from benchmarks._data import BEGIN, write_file
 
-__all__ = [
-    "ATR_MAX",
-    "ATTRIBUTES",
-    "SCHEMA",
-    "Selection",
-    "Selections",
-    "Template",
-    "draw",
-    "query",
-    "similar",
-    "similar_query",
-    "similarity",
-    "stream_names",
-    "write_streams",
-]
-
 ATR_MAX = 500  # the values of attributes are below this
 ATTRIBUTES = tuple(f"a{i}" for i in range(6))
 SCHEMA = ", ".join(f"{name} long" for name in ATTRIBUTES) + ", ts timestamp"
@@ -114,12 +98,7 @@ class Selections:
         operator = rng.choice(OPERATORS[1:])
         wanted = self.selectivity + rng.uniform(-self.spread, self.spread)
         passed = round(ATR_MAX * min(max(wanted, 0.0), 1.0))
-        values = {
-            "<": passed,
-            "<=": passed - 1,
-            ">": ATR_MAX - 1 - passed,
-            ">=": ATR_MAX - passed,
-        }
+        values = {"<": passed, "<=": passed - 1, ">": ATR_MAX - 1 - passed, ">=": ATR_MAX - passed}
         return Selection(attribute, operator, values[operator])
 
 
@@ -183,10 +162,7 @@ def query(
 
 
 def _completed(
-    rng: Random,
-    names: tuple[str, ...],
-    joins: tuple[tuple[str, str], ...],
-    selections: Selections | None,
+    rng: Random, names: tuple[str, ...], joins: tuple[tuple[str, str], ...], selections: Selections | None
 ) -> Template:
     """The query with a random window and random selections, which do not matter for the similarity."""
     window = rng.choice(WINDOWS)

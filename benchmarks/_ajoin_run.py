@@ -14,8 +14,6 @@ from benchmarks._ajoin import ATR_MAX, ATTRIBUTES, SCHEMA
 import weft
 from weft.runtime.observe.metrics import BatchMetrics
 
-__all__ = ["input_rows", "make_session", "make_sink", "state_bytes"]
-
 Progress = Mapping[str, Sequence[BatchMetrics]]
 
 

@@ -15,17 +15,6 @@ from urllib.parse import unquote, urlparse
 import pyarrow.parquet as pq
 from benchmarks._flights import SOURCES
 
-__all__ = [
-    "Arrivals",
-    "Summary",
-    "at_end",
-    "moments",
-    "of_spark_stream",
-    "of_weft",
-    "result_files",
-    "summary",
-]
-
 Arrivals = list[tuple[float, int]]  # seconds since 1970, and how many results could be read from then on
 
 # How many results have an id in which sources ("101": the first and the third), and a checksum of all columns.

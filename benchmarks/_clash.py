@@ -21,8 +21,6 @@ from weft.logical.query.window import UNBOUNDED, Window
 from weft.logical.schema import Schema, Stream
 from weft.stats.statistics import Statistics, StreamStatistics
 
-__all__ = ["TABLES", "Workload", "random_queries", "tpch_joins", "tpch_queries"]
-
 Column = tuple[str, str]  # a relation and one of its columns
 Edge = tuple[Column, Column]
 

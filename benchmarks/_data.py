@@ -15,8 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = ["BEGIN", "SCHEMA", "Shape", "link_streams", "write_file", "write_streams"]
-
 # Five columns of eight bytes each: two keys, the time, two payloads.
 SCHEMA = "vid long, uid long, ts timestamp, n long, price double"
 

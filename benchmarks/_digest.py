@@ -14,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-__all__ = ["Digest", "digest"]
-
 Words = npt.NDArray[np.uint64]
 # (how many rows, a checksum of their row numbers, the sum of their prices)
 Digest = tuple[int, int, float]

@@ -17,8 +17,6 @@ import pyarrow.parquet as pq
 
 import weft
 
-__all__ = ["COLUMNS", "SCENARIOS", "SQL", "Scenario", "described", "write_batches"]
-
 COLUMNS = {"r": "a", "s": "ab", "t": "bc", "u": "c"}
 WINDOW = 5
 SQL = (

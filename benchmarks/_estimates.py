@@ -22,8 +22,6 @@ from weft.stats.sampling.estimates import Between, comparison, distinct_count
 from weft.stats.sampling.sampled import equality
 from weft.stats.sampling.samples import Sample
 
-__all__ = ["BANDS", "KEYS", "Trial", "comparisons", "trials"]
-
 Values = npt.NDArray[np.int64]
 Draw = Callable[[np.random.Generator, int, int], tuple[Values, Values]]
 

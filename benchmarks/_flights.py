@@ -22,17 +22,6 @@ from benchmarks._data import BEGIN
 from benchmarks._ontime import COLUMNS as ON_TIME
 from benchmarks._ontime import OnTime
 
-__all__ = [
-    "FILE_ROWS",
-    "SOURCES",
-    "Flights",
-    "MissingDataError",
-    "real",
-    "split",
-    "synthetic",
-    "write_sources",
-]
-
 FILE_ROWS = 10_000
 SOURCES = ("flight1", "flight2", "flight3")
 Ids = npt.NDArray[np.int64]

@@ -22,11 +22,9 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 from benchmarks._flink_job import MARK
+from benchmarks._harness import ContenderError
 from benchmarks._joins import WINDOW, Join, Task
-from benchmarks._process import ContenderError
 from pyarrow import csv
-
-__all__ = ["STATES", "Flink", "FlinkRun", "count_results", "find_flink", "flink_statements", "write_csv"]
 
 COLUMNS = "vid BIGINT, uid BIGINT, micros BIGINT, n BIGINT, price DOUBLE"
 STATES = {"flink": "hashmap", "flink-rocksdb": "rocksdb"}  # where each contender keeps its state

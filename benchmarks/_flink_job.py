@@ -10,8 +10,6 @@ import json
 import sys
 from typing import Any
 
-__all__ = ["MARK"]
-
 MARK = "» flink "
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["JOINS", "KEYS", "RATE", "WINDOW", "Join", "Task"]
-
 RATE = 100_000  # tuples a second of event time, per stream
 KEYS = 1_000_000
 WINDOW = 5  # seconds

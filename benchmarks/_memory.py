@@ -12,8 +12,6 @@ import os
 import threading
 from pathlib import Path
 
-__all__ = ["PeakMemory", "resident"]
-
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _SESSION, _RESIDENT = 3, 21  # fields of /proc/N/stat after the name, which may hold anything
 

@@ -14,22 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks._harness import make_table
 from benchmarks._mjoin_run import Run
 from rich.table import Table
-
-__all__ = [
-    "ARRIVAL",
-    "CONTENDERS",
-    "FEW",
-    "MANY",
-    "Figures",
-    "averages",
-    "figures_of",
-    "shown",
-    "verdicts",
-    "write_csv",
-    "write_png",
-]
 
 ARRIVAL = "arrival"  # no policy: batches are cut into slices by time
 POLICIES = ("round_robin", "timestamp", "consumption_rate", "initial_output_size", "output_rate")
@@ -182,15 +169,11 @@ def _by_half(one: Figures) -> float:
 
 
 def _table(
-    title: str,
-    found: Found,
-    batches: int,
-    show: Show,
-    paper: Mapping[int, Mapping[str, Sequence[float]]],
+    title: str, found: Found, batches: int, show: Show, paper: Mapping[int, Mapping[str, Sequence[float]]]
 ) -> Table:
-    table = Table(title=title, caption="in parentheses: the paper's; time 1 is that of timestamp")
-    for head in ("data set", *CONTENDERS):
-        table.add_column(head, justify="left" if head == "data set" else "right")
+    table = make_table(
+        title, ("data set", *CONTENDERS), caption="in parentheses: the paper's; time 1 is that of timestamp"
+    )
     for dataset in _datasets(found, batches):
         cells = (
             _cell(show(one), _paper(paper, batches, dataset, name)) if one is not None else ""
@@ -204,12 +187,11 @@ def _table(
 
 
 def _memory(found: Found, batches: int, period: str) -> Table:
-    table = Table(
-        title=f"Memory, batches of {period} time units: tuples that wait, on average · needed at most, MB",
+    table = make_table(
+        f"Memory, batches of {period} time units: tuples that wait, on average · needed at most, MB",
+        ("data set", "stored, MB", *CONTENDERS),
         caption="beside what is stored, which is the same for all policies",
     )
-    for head in ("data set", "stored, MB", *CONTENDERS):
-        table.add_column(head, justify="left" if head == "data set" else "right")
     for dataset in _datasets(found, batches):
         mine = [found[batches, dataset, name] for name in CONTENDERS]
         stored = max(one.state for one in mine if one is not mine[0])

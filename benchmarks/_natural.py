@@ -22,19 +22,11 @@ from weft.logical.query.query import Input, Query, make_query, star
 from weft.logical.schema import Schema, Stream
 from weft.stats.statistics import Statistics, StreamStatistics
 
-__all__ = ["natural_queries"]
-
 Attributes = dict[str, tuple[str, ...]]  # by relation
 
 
 def natural_queries(
-    seed: int,
-    *,
-    drawn: int,
-    relations: int = 10,
-    span: int = 3,
-    attributes: int = 3,
-    rate: float = 100.0,
+    seed: int, *, drawn: int, relations: int = 10, span: int = 3, attributes: int = 3, rate: float = 100.0
 ) -> tuple[tuple[Query, ...], Statistics]:
     """So many queries of ``span`` relations, without those drawn twice, and the statistics of their streams.
 

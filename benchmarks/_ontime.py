@@ -16,8 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["COLUMNS", "OnTime"]
-
 Ids = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float64]

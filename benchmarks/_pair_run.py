@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._data import SCHEMA, Shape
-from benchmarks._process import say
+from benchmarks._harness import say
 from benchmarks._progress import wait_for_weft, weft_batches
 
 import weft
 from weft.runtime.observe.metrics import BatchMetrics
-
-__all__ = ["STREAMS", "PairRun", "run_pair"]
 
 STREAMS = ("v", "w")
 

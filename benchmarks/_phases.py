@@ -18,8 +18,6 @@ from weft.runtime.loop.loop import Loop
 from weft.runtime.spark.resident import ResidentExecutor
 from weft.runtime.spark.resident_stage import Stage
 
-__all__ = ["Phases"]
-
 # The functions that are timed, in the order of a batch, and their labels in the table.
 _TIMED: tuple[tuple[type, str, str], ...] = (
     (Intake, "look", "look for files"),

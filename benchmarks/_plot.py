@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Plot", "draw"]
-
 Line = tuple[Sequence[float], Sequence[float]]
 
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks._process import say
+from benchmarks._harness import say
 
 import weft
-
-__all__ = ["batch_seconds", "jobs_and_stages", "wait_for", "wait_for_weft", "weft_batches", "weft_seconds"]
 
 
 def weft_batches(session: weft.Session) -> list[tuple[int, float, float]]:

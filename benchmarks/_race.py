@@ -7,22 +7,155 @@ the exit code 1.
 from __future__ import annotations
 
 import argparse
-import json
-import sys
+import math
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks._data import Shape, link_streams, write_streams
 from benchmarks._digest import Digest, digest
+from benchmarks._harness import ContenderError, conclude, make_console, run_alone, say
 from benchmarks._joins import JOINS, KEYS, RATE, Join, Task
-from benchmarks._process import ContenderError, run_alone, say
-from benchmarks._report import Figures, figures_table, verdicts
-from rich.console import Console
+from benchmarks._spark_peers import run_batch, run_streaming
+from benchmarks._weft_run import run_weft
+from rich.table import Table
 
-__all__ = ["race"]
+RUNS = {"weft": run_weft, "hdfs": run_streaming, "rocksdb": run_streaming, "batch": run_batch}
+
+
+def run_contender(task: Task) -> dict[str, Any]:
+    """Run the contender that the task names."""
+    return RUNS[task.contender](JOINS[task.join], task)
+
+
+TITLES = {
+    "weft": "Weft",
+    "hdfs": "Spark streams, HDFS-backed",
+    "rocksdb": "Spark streams, RocksDB",
+    "batch": "Spark batch",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The figures of a contender."""
+
+    rows_per_stream: int
+    total: float  # seconds from the launch of its process to the last result
+    rows: list[int]  # per batch
+    seconds: list[float]  # per batch
+    jobs: float  # per batch
+    stages: float
+    hops: list[float] | None = None  # mean seconds of reading and of each hop
+    state_rows: float | None = None
+    state: float | None = None  # bytes per stored row
+    state_on_disk: float | None = None
+    state_to_arrow: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as plain data, with the rates."""
+        return {**asdict(self), "cold_rate": self.cold_rate, "steady_rate": self.steady_rate}
+
+    @property
+    def cold_rate(self) -> float:
+        """Input rows per second, the start of the process included."""
+        return sum(self.rows) / self.total
+
+    @property
+    def steady_rate(self) -> float | None:
+        """Input rows per second from the second batch on; for a batch job, which was warmed up before, of all rows."""
+        if len(self.rows) == 1 and self.state is None:
+            return self.rows[0] / self.seconds[0]
+        return sum(self.rows[1:]) / sum(self.seconds[1:]) if len(self.rows) > 1 else None
+
+    @property
+    def steady_seconds(self) -> list[float]:
+        """The latencies of the batches that count, ascending."""
+        return sorted(self.seconds[1:] or self.seconds)
+
+
+def percentile(ascending: list[float], share: float) -> float:
+    """The value that this share of the values does not exceed."""
+    return ascending[max(0, math.ceil(share * len(ascending)) - 1)]
+
+
+Show = Callable[[Figures], str]
+
+
+def figures_table(join: Join, rows: int, figures: Mapping[str, Figures]) -> Table:
+    """The table of figures, with one column per contender."""
+    table = Table(
+        title=f"{join.name}: {len(join.streams)} streams of {rows:,} rows",
+        caption="without start-up: from the second batch on; the batch join in a session warmed by a small one",
+    )
+    table.add_column("")
+    for contender in figures:
+        table.add_column(TITLES[contender], justify="right")
+    for head, show in _lines(figures.get("weft")).items():
+        table.add_row(head, *(show(one) for one in figures.values()))
+    return table
+
+
+def _lines(weft: Figures | None) -> dict[str, Show]:
+    """The lines of the table, by heading: functions that show a figure of a contender."""
+
+    def ratio(one: Figures) -> str:
+        return _shown(_ratio(weft, one), "{:.2f} ×") if weft is not None and one is not weft else "–"
+
+    def latency(share: float) -> Show:
+        return lambda one: f"{percentile(one.steady_seconds, share):.2f} s"
+
+    return {
+        "rows of each stream": lambda one: f"{one.rows_per_stream:,}",
+        "batches": lambda one: str(len(one.rows)),
+        "input rows/s with start-up": lambda one: f"{one.cold_rate:,.0f}",
+        "input rows/s without": lambda one: _shown(one.steady_rate, "{:,.0f}"),
+        "Weft is faster by": ratio,
+        "batch p50": latency(0.5),
+        "batch p95": latency(0.95),
+        "jobs a batch": lambda one: f"{one.jobs:.1f}",
+        "stages a batch": lambda one: f"{one.stages:.1f}",
+        "stored rows": lambda one: _shown(one.state_rows, "{:,.0f}"),
+        "state, bytes a row": lambda one: _shown(one.state, "{:.0f}"),
+        "… in SST files": lambda one: _shown(one.state_on_disk or None, "{:.0f}"),
+        "state ÷ Arrow": lambda one: _shown(one.state_to_arrow, "{:.2f} ×"),
+        "read, then each hop": lambda one: ", ".join(f"{s:.2f}" for s in one.hops or ()) or "–",
+    }
+
+
+def _shown(value: float | None, pattern: str) -> str:
+    return "–" if value is None else pattern.format(value)
+
+
+def _ratio(weft: Figures, peer: Figures) -> float | None:
+    mine, theirs = weft.steady_rate, peer.steady_rate
+    return mine / theirs if mine and theirs else None
+
+
+def verdicts(join: Join, figures: Mapping[str, Figures]) -> list[tuple[str, bool]]:
+    """Each target with the figure that was measured, and whether it was reached."""
+    weft = figures.get("weft")
+    if weft is None:
+        return []
+    ratios = {name: _ratio(weft, one) for name, one in figures.items() if name != "weft"}
+    stores = [ratio for name in ("hdfs", "rocksdb") if (ratio := ratios.get(name)) is not None]
+    found = [(f"at most one job a batch ({weft.jobs:.1f})", weft.jobs <= 1)]
+    if weft.state_to_arrow is not None:
+        held = weft.state_to_arrow
+        found.append((f"state at most 1.5 × its columns in Arrow ({held:.2f} ×)", held <= 1.5))
+    if join.state_target and stores:
+        least = min(stores)
+        what = f"at least {join.state_target:g} × Spark's faster state store ({least:.1f} ×)"
+        found.append((what, least >= join.state_target))
+    batch = ratios.get("batch")
+    if join.batch_target and batch is not None:
+        what = f"at least {join.batch_target:g} × Spark's batch join ({batch:.2f} ×)"
+        found.append((what, batch >= join.batch_target))
+    return found
+
 
 CONTENDERS = ("weft", "hdfs", "rocksdb", "batch")
 
@@ -44,28 +177,20 @@ def race(name: str, description: str, arguments: list[str]) -> int:
     """Run the benchmark of a join, and print its table and verdicts."""
     options = _options(name, description, arguments)
     join = JOINS[name]
-    # Rich assumes that a file or pipe is 80 columns wide, and cuts what does not fit.
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = make_console()
     with tempfile.TemporaryDirectory(prefix="weft-bench-", dir=options.directory) as folder:
         track = Track.prepare(Path(folder), join, options)
         outcomes = {contender: track.run(contender) for contender in options.only}
     figures = {one: outcome.figures for one, outcome in outcomes.items() if outcome.figures is not None}
     console.print(figures_table(join, options.rows, figures))
-    failed = False
     for contender, outcome in outcomes.items():
-        if outcome.trouble:
-            failed = True
-            console.print(f"{contender}: {outcome.trouble}", highlight=False, markup=False)
-        elif outcome.results is not None:
+        if not outcome.trouble and outcome.results is not None:
             console.print(f"{contender}: {outcome.results[0]:,} results", highlight=False)
-    missed = False
-    for target, reached in verdicts(join, figures):
-        missed |= not reached
-        console.print(f"verdict: {'reached' if reached else 'missed '}  {target}", highlight=False)
-    if options.json:
-        found = {one: figure.to_dict() for one, figure in figures.items()}
-        Path(options.json).write_text(json.dumps(found, indent=2), encoding="utf-8")
-    return int(failed or (options.strict and missed))
+    troubles = [
+        f"{contender}: {outcome.trouble}" for contender, outcome in outcomes.items() if outcome.trouble
+    ]
+    plain = {contender: one.to_dict() for contender, one in figures.items()}
+    return conclude(console, options, verdicts(join, figures), troubles, plain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +230,7 @@ class Track:
         began = time.perf_counter()
         task = self._task(contender, rows, self.root / ("prefix" if slow else "all"))
         try:
-            found = run_alone(
-                "benchmarks._contender", {name: getattr(task, name) for name in task.__slots__}, self.timeout
-            )
+            found = run_alone(run_contender, task, self.timeout)
         except ContenderError as error:
             return Outcome(None, None, str(error))
         say(f"{self.join.name}: {contender} done in {time.perf_counter() - began:.0f} s")

@@ -9,8 +9,6 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
-__all__ = ["SCENARIOS", "Change", "schedule"]
-
 SCENARIOS = ("SC1", "SC2")
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-__all__ = ["Load", "put_under_load"]
-
 PATHS = (
     "/api/v1/overview",
     "/api/v1/queries",

@@ -1,4 +1,4 @@
-"""The process of one contender over flights: `python -m benchmarks._sopj_run TASK ANSWER`, both JSON files.
+"""The process of one contender over flights.
 
 Guarantees: all contenders answer the query of SOPJ's section IV-C, from the same CSV files with their schema given, and
 write Parquet. None is warmed up: compiling is part of a contender's time; the time to start Spark is given separately.
@@ -6,9 +6,7 @@ write Parquet. None is warmed up: compiling is part of a contender's time; the t
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,11 +16,9 @@ from typing import Any
 from benchmarks._arrivals import Arrivals, at_end, moments, of_spark_stream, of_weft
 from benchmarks._data import BEGIN
 from benchmarks._flights import SOURCES
+from benchmarks._harness import say
 from benchmarks._memory import PeakMemory
-from benchmarks._process import say
 from benchmarks._progress import wait_for
-
-__all__ = ["CONTENDERS", "SopjTask", "outer_join", "output_columns"]
 
 Columns = dict[str, dict[str, str]]  # the types, by source and by column
 
@@ -234,9 +230,8 @@ CONTENDERS: dict[str, Callable[[SopjTask], Ran]] = {
 }
 
 
-def main(question: str, answer: str) -> None:
+def run_contender(task: SopjTask) -> dict[str, Any]:
     """Run the contender that the task names."""
-    task = SopjTask(**json.loads(Path(question).read_text(encoding="utf-8")))
     found: dict[str, Any] = {}
     with PeakMemory() as memory:
         try:
@@ -249,8 +244,4 @@ def main(question: str, answer: str) -> None:
             found |= {"start_up": ran.began - task.launched, "moments": moments(ran.arrivals, ran.began)}
             found["batches"] = sum(rows > 0 for _, rows in ran.arrivals)
     found["memory"] = memory.bytes
-    Path(answer).write_text(json.dumps(found), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    return found

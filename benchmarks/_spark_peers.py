@@ -13,13 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks._data import SCHEMA
+from benchmarks._harness import say
 from benchmarks._joins import WINDOW, Join, Task
-from benchmarks._process import say
 from benchmarks._progress import batch_seconds, jobs_and_stages, wait_for
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-
-__all__ = ["joined", "plain_spark", "run_batch", "run_streaming", "streaming_query", "streaming_settings"]
 
 _ROCKSDB = {
     "spark.sql.streaming.stateStore.providerClass": (

@@ -19,19 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from benchmarks._data import BEGIN, write_file
 
-__all__ = [
-    "BAND",
-    "KINDS",
-    "SCHEMAS",
-    "SPAN",
-    "Shape",
-    "kept_data",
-    "matches_per_tuple",
-    "read_rows",
-    "sql",
-    "window_text",
-]
-
 BAND = 10
 KINDS = ("time", "count")
 SPAN = 900  # seconds of a window of time

@@ -9,21 +9,77 @@ tuples, they are spread evenly over the batch.
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-from benchmarks._process import say
+from benchmarks._harness import say
 from benchmarks._splitjoin import BAND, SPAN, read_rows
+from numba import njit, prange
 
-__all__ = ["PEERS", "PeerTask", "is_installed", "run_peer"]
+Whole = npt.NDArray[np.int32]
+Float = npt.NDArray[np.float32]
+Time = npt.NDArray[np.int64]
+_MOST = numba.get_num_threads()  # before anybody changes it
+
+
+@njit(parallel=True, cache=True)
+def _pairs(x: Whole, y: Float, a: Whole, b: Float, whole: np.int32, broken: np.float32) -> int:
+    total = 0
+    for i in prange(x.size):
+        low, high = np.int32(x[i] - whole), np.int32(x[i] + whole)
+        under, over = y[i] - broken, y[i] + broken
+        found = 0
+        for j in range(a.size):
+            found += (a[j] >= low) & (a[j] <= high) & (b[j] >= under) & (b[j] <= over)
+        total += found
+    return total
+
+
+@njit(parallel=True, cache=True)
+def _pairs_within(
+    x: Whole, y: Float, t: Time, a: Whole, b: Float, u: Time, whole: np.int32, broken: np.float32, span: int
+) -> int:
+    total = 0
+    for i in prange(x.size):
+        low, high = np.int32(x[i] - whole), np.int32(x[i] + whole)
+        under, over = y[i] - broken, y[i] + broken
+        before, after = t[i] - span, t[i] + span
+        found = 0
+        for j in range(a.size):
+            band = (a[j] >= low) & (a[j] <= high) & (b[j] >= under) & (b[j] <= over)
+            found += band & (u[j] >= before) & (u[j] <= after)
+        total += found
+    return total
+
+
+def count_pairs(new: pa.Table, window: pa.Table, band: int, span: int | None, cores: int) -> int:
+    """How many pairs lie within the band and, if a span of microseconds is given, within that time."""
+    numba.set_num_threads(min(cores, _MOST))
+    whole, broken = np.int32(band), np.float32(band)
+    x, y, t = _arrays(new.combine_chunks().to_batches()[0])
+    total = 0
+    for bucket in window.to_batches():
+        a, b, u = _arrays(bucket)
+        if span is None:
+            total += int(_pairs(x, y, a, b, whole, broken))
+        else:
+            total += int(_pairs_within(x, y, t, a, b, u, whole, broken, span))
+    return total
+
+
+def _arrays(bucket: pa.RecordBatch) -> tuple[Any, Any, Any]:
+    """The two attributes and the time, as they are in memory."""
+    first, second, times = (column.to_numpy(zero_copy_only=True) for column in bucket.columns)
+    return first, second, times
+
 
 COLUMNS = {"r": ("x", "y", "ts"), "s": ("a", "b", "ts")}
 PAIRS = 1 << 25  # pairs that Polars makes at a time, as it holds all pairs of the first band in memory
@@ -85,7 +141,7 @@ def _columns(task: PeerTask, stream: str, first: int, last: int) -> pa.Table:
 
 def by_loops(cores: int, _: int) -> Callable[[Meeting], int]:
     """Count by compiled loops that compare every new tuple with every tuple of the window, on all cores."""
-    from benchmarks._splitjoin_loops import count_pairs
+    from benchmarks._splitjoin_peers import count_pairs
 
     def count(meeting: Meeting) -> int:
         sides = (meeting.r, meeting.s) if meeting.new == "r" else (meeting.s, meeting.r)
@@ -191,19 +247,4 @@ def run_peer(task: PeerTask) -> dict[str, Any]:
         tuples += (meeting.r if meeting.new == "r" else meeting.s).num_rows
         expected += check(meeting) if check else 0
         say(f"{task.peer}: {tuples:,} new tuples joined in {seconds:.1f} s")
-    return {
-        "tuples": tuples,
-        "seconds": seconds,
-        "results": results,
-        "expected": expected if check else None,
-    }
-
-
-def main(question: str, answer: str) -> None:
-    """Run what the task says."""
-    task = PeerTask(**json.loads(Path(question).read_text(encoding="utf-8")))
-    Path(answer).write_text(json.dumps(run_peer(task)), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    return {"tuples": tuples, "seconds": seconds, "results": results, "expected": expected if check else None}

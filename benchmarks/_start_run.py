@@ -1,4 +1,4 @@
-"""One start of Weft, from `import weft` to the first result: `python -m benchmarks._start_run TASK ANSWER`.
+"""One start of Weft, from `import weft` to the first result.
 
 Guarantees: only functions that users call are called. The ends of phases are recognised by words that Weft logs then,
 and by the time at which Spark says that it began. With ``die``, the process kills itself after the first result.
@@ -10,15 +10,11 @@ import time
 
 BEGAN = time.time()  # before anything else is loaded
 
-import json  # noqa: E402
 import logging  # noqa: E402
 import os  # noqa: E402
 import signal  # noqa: E402
-import sys  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
-
-__all__ = ["main"]
 
 
 class Marks(logging.Handler):
@@ -66,13 +62,3 @@ def start(task: dict[str, Any]) -> dict[str, float]:
         os.kill(os.getpid(), signal.SIGKILL)
     session.stop()
     return {name: at - BEGAN for name, at in marks.times.items()}
-
-
-def main(question: str, answer: str) -> None:
-    """Start Weft, and answer how long each phase took."""
-    found = start(json.loads(Path(question).read_text(encoding="utf-8")))
-    Path(answer).write_text(json.dumps(found), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks._data import SCHEMA
+from benchmarks._harness import say
 from benchmarks._joins import Join, Task
-from benchmarks._process import say
 from benchmarks._progress import jobs_and_stages, wait_for_weft, weft_batches
 from pyspark.sql import SparkSession
 
 import weft
-
-__all__ = ["run_weft"]
 
 
 def run_weft(join: Join, task: Task) -> dict[str, Any]:

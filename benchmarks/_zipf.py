@@ -15,8 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 from benchmarks._data import BEGIN, write_file
 
-__all__ = ["SCHEMA", "STREAMS", "Zipf", "write_zipf"]
-
 STREAMS = ("v", "w")
 SCHEMA = "k long, n long, price double, ts timestamp"
 

@@ -11,23 +11,19 @@ from __future__ import annotations
 import argparse
 import itertools
 import statistics
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks._drift import COLUMNS, FLIP, SCENARIOS, SQL, described, write_batches
+from benchmarks._harness import make_console, make_parser, say
 from benchmarks._plot import Plot, draw
-from benchmarks._process import say
 from benchmarks._progress import wait_for_weft, weft_batches
-from rich.console import Console
 from rich.table import Table
 
 import weft
 from weft.runtime.observe.plan_changes import PlanChange
-
-__all__ = ["main"]
 
 FIRST, LAST, ADAPTIVE = "static, plan of the beginning", "static, plan of the end", "adaptive"
 EPOCH = FLIP  # batches
@@ -149,19 +145,17 @@ def plotted(scenario: str, runs: Mapping[str, Run]) -> Plot:
 
 def main(arguments: list[str]) -> int:
     """Print tables and verdicts; 1 if contenders have other results or, with ``--strict``, a target is missed."""
-    parser = argparse.ArgumentParser(prog="weft bench adaptive", description=__doc__)
+    parser = make_parser("adaptive", __doc__, "cores strict")
     parser.add_argument("--scenarios", nargs="+", choices=sorted(SCENARIOS), default=list(SCENARIOS))
     parser.add_argument(
         "--rows", type=int, default=20_000, help="rows of each stream in a batch, a second of it"
     )
     parser.add_argument("--batches", type=int, default=160)
-    parser.add_argument("--cores", type=int, default=2, help="of Spark")
     parser.add_argument("--migrate", choices=weft.Adaptation.WAYS, default="auto", help="how plans change")
     parser.add_argument("--png", type=Path, help="a file for the plots")
     parser.add_argument("--explain", action="store_true", help="print the plan at the end")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
     options = parser.parse_args(arguments)
-    console, wrong, missed, plots = Console(width=None if sys.stdout.isatty() else 140), False, False, []
+    console, wrong, missed, plots = make_console(140), False, False, []
     for scenario in options.scenarios:
         runs: dict[str, Run] = {}
         with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:

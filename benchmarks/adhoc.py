@@ -9,24 +9,177 @@ many queries from the start, and no changes. Every run has a process of its own.
 from __future__ import annotations
 
 import argparse
-import json
-import sys
+import os
 import tempfile
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks._adhoc_run import BASE, AdhocTask
 from benchmarks._ajoin import stream_names, write_streams
-from benchmarks._process import ContenderError, run_alone, say
-from benchmarks._report import percentile
+from benchmarks._ajoin_run import make_session, make_sink
+from benchmarks._harness import (
+    ContenderError,
+    conclude,
+    make_console,
+    make_parser,
+    make_table,
+    run_alone,
+    say,
+    working_directory,
+)
+from benchmarks._race import percentile
 from benchmarks._schedule import SCENARIOS, Change, schedule
 from benchmarks.many import make_queries
-from rich.console import Console
 from rich.table import Table
 
-__all__ = ["Outcome", "Request", "main", "verdicts"]
+import weft
+from weft.runtime.observe.metrics import BatchMetrics
+
+BASE = "base"  # the query that always runs, whose batches are counted
+POLL = 0.02  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class AdhocTask:
+    """A scenario: the queries that run from the start, and the changes with their moments."""
+
+    data: str  # files that are ready to appear
+    work: str
+    streams: list[str]
+    first: dict[str, str]
+    changes: list[tuple[float, str, str]]  # moment, create or delete, name
+    queries: dict[str, str]
+    seconds: float  # how long the scenario runs once it is warm
+    warm_up: int  # how many batches warm it up
+    interval: float  # seconds between files
+    files_per_batch: int
+    rate: float
+    cores: int
+    launched: float = 0.0
+
+
+def run_adhoc(task: AdhocTask) -> dict[str, Any]:
+    """Run the scenario; give its batches, and for each request its time and the first batch that knew of it."""
+    incoming = Path(task.work, "in")
+    for name in task.streams:
+        (incoming / name).mkdir(parents=True)
+    session = make_session(
+        str(incoming),
+        str(Path(task.work, "checkpoint")),
+        task.streams,
+        rate=task.rate,
+        cores=task.cores,
+        files_per_batch=task.files_per_batch,
+    )
+    for name, sql in task.first.items():
+        session.query(sql, name=name, sink=make_sink("count", ""))
+    session.start()
+    say("Weft is there")
+    try:
+        with _feeding(task, incoming):
+            return _scenario(session, task)
+    finally:
+        session.stop()
+
+
+def _scenario(session: weft.Session, task: AdhocTask) -> dict[str, Any]:
+    _wait(session, lambda: _warm(session.progress[BASE], task.warm_up))
+    say("it is warm")
+    began = time.time()
+    requests, handles = _change(session, task, began)
+    _wait(session, lambda: time.time() - began >= task.seconds and _settled(session, requests, handles))
+    _fill_in(session, requests, handles)
+    batches = [(one.number, one.started, one.elapsed) for one in session.progress[BASE]]
+    return {"began": began, "batches": batches, "requests": requests}
+
+
+def _warm(batches: Sequence[BatchMetrics], least: int) -> bool:
+    """Whether ``least`` batches are done and no input waits; a session that cannot keep up needs ten times as many."""
+    if len(batches) < least:
+        return False
+    return not any(one.parts for one in batches[-1].backlog.values()) or len(batches) >= 10 * least
+
+
+def _change(
+    session: weft.Session, task: AdhocTask, began: float
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Request all changes, each at its moment."""
+    requests: list[dict[str, Any]] = []
+    handles: dict[str, Any] = {}
+    for moment, kind, name in task.changes:
+        time.sleep(max(0.0, began + moment - time.time()))
+        _check(session)
+        asked = time.time()
+        if kind == "create":
+            handles[name] = session.query(task.queries[name], name=name, sink=make_sink("count", ""))
+        else:
+            handles[name].stop()
+        requests.append({"kind": kind, "name": name, "asked": asked, "returned": time.time(), "batch": None})
+        say(f"{kind} {name} at {asked - began:.1f} s, in {time.time() - asked:.2f} s")
+    return requests, handles
+
+
+def _settled(session: weft.Session, requests: list[dict[str, Any]], handles: dict[str, Any]) -> bool:
+    """Whether a batch has been done since the last change, and every query that was created has been in one."""
+    last = requests[-1]["asked"] if requests else 0.0
+    done = any(one.started > last for one in session.progress[BASE])
+    return done and all(_created(handle) is not None for handle in handles.values())
+
+
+def _created(handle: Any) -> int | None:
+    """The first batch that a query was in."""
+    number: int | None = handle.progress.created
+    return number
+
+
+def _fill_in(session: weft.Session, requests: list[dict[str, Any]], handles: dict[str, Any]) -> None:
+    """For each request, the first batch with the new query or without the old one."""
+    for request in requests:
+        name = request["name"]
+        if request["kind"] == "create":
+            request["batch"] = _created(handles[name])
+        elif session.progress.get(name):
+            request["batch"] = session.progress[name][-1].number + 1
+
+
+@contextmanager
+def _feeding(task: AdhocTask, incoming: Path) -> Iterator[None]:
+    """Let files appear while the block runs."""
+    enough = threading.Event()
+    files = {name: sorted(Path(task.data, name).iterdir()) for name in task.streams}
+
+    def feed() -> None:
+        for together in zip(*files.values(), strict=True):
+            for name, file in zip(files, together, strict=True):
+                os.link(file, incoming / name / file.name)
+            if enough.wait(task.interval):
+                return
+        say("there are no more files: --files is too small")
+
+    thread = threading.Thread(target=feed, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        enough.set()
+        thread.join()
+
+
+def _wait(session: weft.Session, done: Callable[[], bool]) -> None:
+    while not done():
+        _check(session)
+        time.sleep(POLL)
+
+
+def _check(session: weft.Session) -> None:
+    """Raise what ended the session, if it has ended."""
+    if session.await_termination(0):
+        raise SystemExit("the session has ended by itself")
+
 
 TARGET = 2.0  # batches that the median request may wait
 START = 60  # seconds of files beyond those measured, for the start of the process and for delays
@@ -108,7 +261,7 @@ def measure(root: Path, options: argparse.Namespace) -> tuple[dict[str, Outcome]
         task = _task(root, options, changes, longest, data_rate)
         say(f"{name}: {len(changes)} changes")
         try:
-            outcomes[name] = Outcome.from_dict(run_alone("benchmarks._adhoc_run", task, options.timeout))
+            outcomes[name] = Outcome.from_dict(run_alone(run_adhoc, task, options.timeout))
         except ContenderError as error:
             troubles.append(f"{name}: {error}")
         else:
@@ -147,23 +300,12 @@ def _task(
 
 def adhoc_table(outcomes: Mapping[str, Outcome], options: argparse.Namespace) -> Table:
     """The table of figures, with one row per run."""
-    table = Table(
-        title=f"{options.rate:g} queries/s until {options.parallel} run; {options.streams} streams, "
+    table = make_table(
+        f"{options.rate:g} queries/s until {options.parallel} run; {options.streams} streams, "
         f"{options.file_rows:,} rows of each every {options.interval:g} s",
+        ("run", "changes", "created s", "batches", "deleted s", "batches", "measured", "p50 s", "p95 s"),
         caption="created, deleted: median and worst wait of a request; measured: batches while queries change",
     )
-    for head in (
-        "run",
-        "changes",
-        "created s",
-        "batches",
-        "deleted s",
-        "batches",
-        "measured",
-        "p50 s",
-        "p95 s",
-    ):
-        table.add_column(head, justify="left" if head == "run" else "right")
     for name, one in outcomes.items():
         waits = [show(kind) for kind in ("create", "delete") for show in (_seconds(one), _batches(one))]
         taken = one.latencies
@@ -215,24 +357,19 @@ def remarks(outcomes: Mapping[str, Outcome]) -> list[str]:
 def main(arguments: list[str]) -> int:
     """Print the table and the verdicts; 1 if a run fails or, with ``--strict``, the target is missed."""
     options = _options(arguments)
-    with tempfile.TemporaryDirectory(prefix="weft-bench-", dir=options.directory) as folder:
-        outcomes, troubles = measure(Path(folder), options)
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    with working_directory(options) as folder:
+        outcomes, troubles = measure(folder, options)
+    console = make_console()
     console.print(adhoc_table(outcomes, options))
-    for line in [*remarks(outcomes), *troubles]:
-        console.print(line, highlight=False, markup=False)
-    missed = False
-    for target, reached in verdicts(outcomes):
-        missed |= not reached
-        console.print(f"verdict: {'reached' if reached else 'missed '}  {target}", highlight=False)
-    if options.json:
-        found = {name: asdict(one) for name, one in outcomes.items()}
-        Path(options.json).write_text(json.dumps(found, indent=2), encoding="utf-8")
-    return int(bool(troubles) or (options.strict and missed))
+    for remark in remarks(outcomes):
+        console.print(remark, highlight=False, markup=False)
+    return conclude(
+        console, options, verdicts(outcomes), troubles, {name: asdict(one) for name, one in outcomes.items()}
+    )
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="weft bench adhoc", description=__doc__)
+    parser = make_parser("adhoc", __doc__, "cores timeout directory json strict", timeout=600.0)
     add = parser.add_argument
     add("--scenarios", nargs="+", choices=SCENARIOS, default=list(SCENARIOS), help="which to run")
     add("--rate", type=float, default=1.0, help="requests a second")
@@ -247,11 +384,6 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     add("--files", type=int, help="of each stream; as many as the longest scenario needs")
     add("--warm-up", type=int, default=3, help="batches before the first change")
     add("--seed", type=int, default=7, help="of queries and schedules")
-    add("--cores", type=int, default=2, help="of Spark")
-    add("--timeout", type=float, default=600, help="seconds a run may take")
-    add("--directory", help="where data and checkpoints go; a temporary directory")
-    add("--json", metavar="FILE", help="write the figures there, too")
-    add("--strict", action="store_true", help="exit with 1 if the target is missed")
     options = parser.parse_args(arguments)
     if max(options.ways) > options.streams or min(options.ways) < 2:
         parser.error("--ways must be between 2 and --streams")

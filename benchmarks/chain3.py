@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from benchmarks._race import race
 
-__all__ = ["main"]
-
 
 def main(arguments: list[str]) -> int:
     """Run the benchmark; 1 if results differ, or, with ``--strict``, if a target is missed."""

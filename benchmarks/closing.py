@@ -10,20 +10,16 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from rich.console import Console
-from rich.table import Table
+from benchmarks._harness import make_console, make_table
 from tests.local_runner import LocalRunner
 
 import weft
-
-__all__ = ["KINDS", "Cost", "end_seconds", "main", "measure"]
 
 KINDS = ("inner", "left", "full", "semi", "anti")
 WINDOW = 10  # seconds
@@ -100,14 +96,15 @@ def main(arguments: Sequence[str]) -> int:
     costs = {
         kind: measure(kind, given.rows, given.keys, given.batches, given.seed) for kind in ("inner", *KINDS)
     }  # the first is measured twice, so that its compiling and loading is not counted
-    table = Table(title=f"two streams, {given.rows:,} rows of each a second, {WINDOW} s either way")
-    for head in ("join", "ms a batch", "of inner", "results", "closed", "stored"):
-        table.add_column(head, justify="left" if head == "join" else "right")
+    table = make_table(
+        f"two streams, {given.rows:,} rows of each a second, {WINDOW} s either way",
+        ("join", "ms a batch", "of inner", "results", "closed", "stored"),
+    )
     for kind, cost in costs.items():
         ratio = cost.milliseconds / costs["inner"].milliseconds
         counts = (f"{cost.results:,}", f"{cost.closed:,}", f"{cost.stored:,}")
         table.add_row(kind, f"{cost.milliseconds:.1f}", f"{ratio:.2f}×", *counts)
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = make_console()
     console.print(table)
     end_seconds(min(10_000, given.end_rows), given.seed)
     seconds, results = end_seconds(given.end_rows, given.seed)

@@ -10,10 +10,8 @@ gives the exit code 1.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,15 +19,53 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks._data import Shape, write_streams
+from benchmarks._data import SCHEMA, Shape, write_streams
 from benchmarks._digest import Digest, digest
+from benchmarks._harness import (
+    conclude,
+    make_console,
+    make_parser,
+    make_table,
+    run_alone,
+    say,
+    working_directory,
+)
 from benchmarks._joins import JOINS, KEYS, RATE
-from benchmarks._process import run_alone, say
-from rich.console import Console
+from benchmarks._progress import wait_for_weft, weft_batches
 from rich.table import Table
 from tests.servers.spark_cluster import SparkCluster
 
-__all__ = ["main"]
+import weft
+
+
+def run(task: dict[str, Any]) -> dict[str, Any]:
+    """Join all input that there is, and return how many rows every batch had and how many seconds it took."""
+    join = JOINS[task["join"]]
+    known = weft.StreamStatistics(rate=RATE, distinct={"vid": KEYS, "uid": KEYS})
+    session = weft.Session(
+        checkpoint=f"{task['work']}/checkpoint",
+        master=task["master"],
+        execution=task["execution"],
+        statistics=weft.Statistics(dict.fromkeys(join.streams, known)),
+        options=weft.Options(partitions=task["cores"]),
+        adapt="off",
+    )
+    for name in join.streams:
+        source = weft.files("parquet", f"{task['data']}/{name}", schema=SCHEMA, max_files_per_batch=1)
+        session.stream(name, source, event_time="ts")
+    session.query(join.weft_sql(), name=join.name, sink=weft.to_parquet(f"{task['work']}/out"))
+    session.start(available_now=True)
+    wait_for_weft(session, f"{task['master']}, {task['execution']}")
+    by_number = {batch.number: batch for batch in session.progress[join.name]}
+    timed = [(by_number[number], alone, whole) for number, alone, whole in weft_batches(session)]
+    session.stop()
+    return {
+        "rows": [sum(one.rows for one in batch.inputs.values()) for batch, _, _ in timed],
+        "seconds": [alone for _, alone, _ in timed],
+        "latencies": [whole for _, _, whole in timed],
+        "tasks": [list(batch.seconds) for batch, _, _ in timed],
+    }
+
 
 TARGET = 0.85
 WARM = 4  # one batch of so many is not counted, those that come first
@@ -57,22 +93,18 @@ class Outcome:
 def main(arguments: list[str]) -> int:
     """Run the benchmark; 1 if results differ, or, with ``--strict``, if a target is missed."""
     options = _options(arguments)
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    with tempfile.TemporaryDirectory(prefix="weft-bench-", dir=options.directory) as folder:
-        rows = list(_run_all(Path(folder), options))
+    console = make_console()
+    with working_directory(options) as folder:
+        rows = list(_run_all(folder, options))
     console.print(_table(rows, options.cores))
     differ = [course for course, found in rows if len({one.results for one in found.values()}) > 1]
-    for course in differ:
-        console.print(f"the results of {course} differ", highlight=False)
-    missed = [course for course, found in rows if (ratio := _ratio(found)) is not None and ratio < TARGET]
+    judged = []
     for course, found in rows:
         if (ratio := _ratio(found)) is not None:
-            verdict = "missed " if course in missed else "reached"
             what = f"{course.execution}, {course.join}, batches of {course.batch:,}"
-            console.print(f"verdict: {verdict}  {what}: at least {TARGET} × ({ratio:.2f} ×)", highlight=False)
-    if options.json:
-        Path(options.json).write_text(json.dumps(_plain(rows), indent=2), encoding="utf-8")
-    return int(bool(differ) or (options.strict and bool(missed)))
+            judged.append((f"{what}: at least {TARGET} × ({ratio:.2f} ×)", ratio >= TARGET))
+    troubles = [f"the results of {course} differ" for course in differ]
+    return conclude(console, options, judged, troubles, _plain(rows))
 
 
 Rows = list[tuple[Course, dict[str, Outcome]]]
@@ -98,7 +130,7 @@ def _run(root: Path, data: Path, course: Course, where: str, rows: int, options:
     with _master(where, work, options.cores) as master:
         task = {"join": course.join, "execution": course.execution, "master": master, "data": str(data)}
         task |= {"work": str(work), "cores": options.cores}
-        found = run_alone("benchmarks._cluster_run", task, options.timeout)
+        found = run_alone(run, task, options.timeout)
     warm = -(-len(found["rows"]) // WARM)
     counted = sum(found["rows"][warm:]), sum(found["seconds"][warm:])
     outcome = Outcome(
@@ -134,9 +166,11 @@ def _ratio(found: dict[str, Outcome]) -> float | None:
 
 
 def _table(rows: Rows, cores: int) -> Table:
-    table = Table(title=f"a standalone cluster against one machine, {cores} cores")
-    for head in ("join", "batches of", "execution", "local, rows/s", "cluster, rows/s", "ratio", "ms", "ms "):
-        table.add_column(head, justify="right")
+    table = make_table(
+        f"a standalone cluster against one machine, {cores} cores",
+        ("join", "batches of", "execution", "local, rows/s", "cluster, rows/s", "ratio", "ms", "ms "),
+        0,
+    )
     for course, found in rows:
         local, cluster = found.get("local"), found.get("cluster")
         ratio = _ratio(found)
@@ -163,11 +197,7 @@ def _plain(rows: Rows) -> list[dict[str, Any]]:
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="weft bench cluster",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("cluster", __doc__, "timeout directory json strict", timeout=600.0)
     add = parser.add_argument
     add(
         "--rows",
@@ -180,10 +210,6 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     add("--executions", type=_names, default=["jobs", "resident"], help="some of jobs,resident")
     add("--places", type=_names, default=["local", "cluster"], help="some of local,cluster")
     add("--cores", type=int, default=2, help="of either; the cluster has as many workers")
-    add("--timeout", type=float, default=600, help="seconds a run may take")
-    add("--directory", help="where data, results and checkpoints go; a temporary directory")
-    add("--json", metavar="FILE", help="write the figures there, too")
-    add("--strict", action="store_true", help="exit with 1 if a target is missed")
     return parser.parse_args(arguments)
 
 

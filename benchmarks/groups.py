@@ -13,25 +13,165 @@ code 1.
 from __future__ import annotations
 
 import argparse
-import json
-import sys
+import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest import mock
 
-from benchmarks._ajoin import ATR_MAX, Selection, Selections, draw, similar, stream_names, write_streams
-from benchmarks._groups_run import CONTENDERS, GroupsTask
+from benchmarks._ajoin import (
+    ATR_MAX,
+    ATTRIBUTES,
+    SCHEMA,
+    Selection,
+    Selections,
+    draw,
+    similar,
+    stream_names,
+    write_streams,
+)
+from benchmarks._ajoin_run import make_sink, state_bytes
+from benchmarks._harness import (
+    ContenderError,
+    conclude,
+    make_console,
+    make_parser,
+    run_alone,
+    say,
+    working_directory,
+)
 from benchmarks._plot import Plot
 from benchmarks._plot import draw as draw_plots
-from benchmarks._process import ContenderError, run_alone, say
-from rich.console import Console
+from benchmarks._progress import weft_batches
 from rich.table import Table
 
-__all__ = ["Run", "Share", "main", "make_workload", "verdicts"]
+import weft
+
+# Who takes part: one group for all; groups by cost, as queries arrive; groups that are also revised from what is
+# measured while they run; and the groups of a plan that knew what filters have in common.
+CONTENDERS = ("none", "placed", "revised", "known")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsTask:
+    """The queries with their true groups, and a contender."""
+
+    contender: str
+    data: str
+    work: str
+    streams: list[str]
+    queries: dict[str, str]
+    groups: dict[str, str]  # of every query, as one would form them who knew
+    first: int  # so many queries run from the start
+    first_files: int  # so many files of each stream are joined before the other queries begin
+    each: int  # so many queries begin with each of the next files
+    epoch: int  # batches between two revisions
+    rate: float
+    cores: int
+    launched: float = 0.0
+
+    @property
+    def complete_at(self) -> int:
+        """The batch from which on all queries run."""
+        return self.first_files + -(-(len(self.queries) - self.first) // self.each)
+
+
+def run_groups(task: GroupsTask) -> dict[str, Any]:
+    """Join all files, and give the figures of the run."""
+    incoming = Path(task.work, "in")
+    for name in task.streams:
+        (incoming / name).mkdir(parents=True)
+    sinks = {name: make_sink("count", "") for name in task.queries}
+    names = list(task.queries)
+    with _grouped(task):
+        session = _session(task, incoming)
+        for name in names[: task.first]:
+            session.query(task.queries[name], name=name, sink=sinks[name])
+        session.start()
+        say(f"{task.contender}: started")
+        _arrive(task, incoming, slice(None, task.first_files))
+        session.process_all_available()
+        file = task.first_files
+        for place in range(task.first, len(names), task.each):
+            for name in names[place : place + task.each]:
+                session.query(task.queries[name], name=name, sink=sinks[name])
+            _arrive(task, incoming, slice(file, file + 1))
+            session.process_all_available()
+            file += 1
+        say(f"{task.contender}: all queries are there")
+        _arrive(task, incoming, slice(file, None))
+        session.process_all_available()
+        say(f"{task.contender}: {len(weft_batches(session))} batches done")
+        found = _figures(task, session)
+        session.stop()
+    return {**found, "results": {name: int(sinks[name].count()) for name in names[: task.first]}}
+
+
+def _session(task: GroupsTask, incoming: Path) -> weft.Session:
+    known = weft.StreamStatistics(rate=task.rate, distinct=dict.fromkeys(ATTRIBUTES, ATR_MAX))
+    session = weft.Session(
+        checkpoint=str(Path(task.work, "checkpoint")),
+        master=f"local[{task.cores}]",
+        statistics=weft.Statistics(dict.fromkeys(task.streams, known)),
+        options=weft.Options(partitions=task.cores),
+        adapt="auto" if task.contender == "revised" else "off",
+        adaptation=weft.Adaptation(epoch_batches=task.epoch, epoch_seconds=0.0),
+    )
+    for name in task.streams:
+        source = weft.files("parquet", str(incoming / name), schema=SCHEMA, max_files_per_batch=1)
+        session.stream(name, source, event_time="ts")
+    return session
+
+
+@contextmanager
+def _grouped(task: GroupsTask) -> Iterator[None]:
+    """Let the planner form the groups of a contender: those it forms by itself, or those it is told."""
+    if task.contender in ("placed", "revised"):
+        yield
+        return
+    told = task.groups if task.contender == "known" else {}
+
+    def groups(queries: Mapping[str, object], *_: object, **__: object) -> dict[str, str]:
+        return {name: told.get(name, "") for name in queries}
+
+    with (
+        mock.patch("weft.adapting.planner.assigned_groups", groups),
+        mock.patch("weft.adapting.planner.separate_groups", groups),
+    ):
+        yield
+
+
+def _arrive(task: GroupsTask, incoming: Path, which: slice) -> None:
+    for name in task.streams:
+        for file in sorted(Path(task.data, name).iterdir())[which]:
+            os.link(file, incoming / name / file.name)
+
+
+def _figures(task: GroupsTask, session: weft.Session) -> dict[str, Any]:
+    """Rows and seconds of every batch, the bytes stored, and the groups at the end."""
+    progress = {name: list(batches) for name, batches in session.progress.items()}
+    rows: dict[int, dict[str, int]] = {}
+    for batches in progress.values():
+        for batch in batches:
+            mine = rows.setdefault(batch.number, {})
+            for alias, one in batch.inputs.items():
+                mine[alias] = max(mine.get(alias, 0), one.rows)
+    running: Any = session._last_run
+    plan = running.loop.active_queries.plan
+    timed = weft_batches(session)
+    return {
+        "rows": [sum(rows.get(number, {}).values()) for number, _, _ in timed],
+        "seconds": [seconds for _, seconds, _ in timed],
+        "changed_at": task.complete_at,
+        "state": state_bytes(progress),
+        "groups": len({plan.group_of(name) for name in task.queries}),
+    }
+
 
 SELECTED = "a5"  # the attribute by which tuples are of use to one part of the queries or to another
 TARGET = 0.9  # what groups formed while running reach at least of the throughput of those of a plan that knew
@@ -119,7 +259,7 @@ def measure(root: Path, options: argparse.Namespace) -> tuple[dict[str, Run], li
     troubles = []
     for contender in options.contenders:
         try:
-            answer = run_alone("benchmarks._groups_run", _task(root, options, contender), options.timeout)
+            answer = run_alone(run_groups, _task(root, options, contender), options.timeout)
             found[contender] = Run(**answer)
         except ContenderError as error:
             troubles.append(f"{TITLES[contender]}: {error}")
@@ -197,27 +337,24 @@ def verdicts(found: Mapping[str, Run]) -> list[tuple[str, bool]]:
 def main(arguments: list[str]) -> int:
     """Print the table and the verdicts; 1 if results differ or, with ``--strict``, a target is missed."""
     options = _options(arguments)
-    with tempfile.TemporaryDirectory(prefix="weft-bench-", dir=options.directory) as folder:
-        found, troubles = measure(Path(folder), options)
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    with working_directory(options) as folder:
+        found, troubles = measure(folder, options)
+    console = make_console()
     console.print(groups_table(found, options))
-    for trouble in troubles:
-        console.print(trouble, highlight=False, markup=False)
-    missed = False
-    for target, reached in verdicts(found):
-        missed |= not reached
-        console.print(f"verdict: {'reached' if reached else 'missed '}  {target}", highlight=False)
     if options.plot:
         lines = {n: ([x for x, _ in run.points], [y for _, y in run.points]) for n, run in found.items()}
         draw_plots(Path(options.plot), [Plot("Groups of queries", "seconds", "input rows/s", lines)])
-    if options.json:
-        figures = {name: {**asdict(run), "rate": run.rate} for name, run in found.items()}
-        Path(options.json).write_text(json.dumps(figures, indent=2), encoding="utf-8")
-    return int(bool(troubles) or (options.strict and missed))
+    return conclude(
+        console,
+        options,
+        verdicts(found),
+        troubles,
+        {name: {**asdict(run), "rate": run.rate} for name, run in found.items()},
+    )
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="weft bench groups", description=__doc__)
+    parser = make_parser("groups", __doc__, "cores timeout directory json strict")
     add = parser.add_argument
     add("--contenders", nargs="+", choices=CONTENDERS, default=CONTENDERS, help="who takes part")
     add("--queries", type=int, default=40, help="how many run in the end")
@@ -238,12 +375,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     add("--rate", type=int, default=2_000, help="rows a second of event time of each stream")
     add("--epoch", type=int, default=4, help="batches between two revisions")
     add("--seed", type=int, default=7, help="of the queries")
-    add("--cores", type=int, default=2, help="of Spark")
-    add("--timeout", type=float, default=900, help="seconds a run may take")
-    add("--directory", help="where data, results and checkpoints go; a temporary directory")
     add("--plot", metavar="FILE", help="draw throughput over time there, as PNG")
-    add("--json", metavar="FILE", help="write the figures there, too")
-    add("--strict", action="store_true", help="exit with 1 if a target is missed")
     options = parser.parse_args(arguments)
     if max(options.ways) > options.streams or min(options.ways) < 2:
         parser.error("--ways must be between 2 and --streams")

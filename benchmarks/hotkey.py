@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 import threading
 import time
@@ -23,13 +22,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from benchmarks._process import say
-from rich.console import Console
-from rich.table import Table
+from benchmarks._harness import make_console, make_table, say
 
 import weft
-
-__all__ = ["SINKS", "Peaks", "Run", "main", "measure", "own_memory", "workers_of"]
 
 SINKS = ("count", "parquet", "memory")
 TARGET = 1 << 30  # bytes of a worker
@@ -145,12 +140,13 @@ def main(arguments: Sequence[str]) -> int:
         for kind in given.sinks:
             found[kind] = measure(kind, given.rows, Path(work, kind), given.master, given.memory, given.order)
             say(f"{kind}: {found[kind]}")
-    table = Table(title=f"one key, {given.rows:,} × {given.rows:,} rows, order {given.order}, {given.master}")
-    for head in ("sink", "results", "seconds", "worker's own memory", "driver's own memory"):
-        table.add_column(head, justify="left" if head == "sink" else "right")
+    table = make_table(
+        f"one key, {given.rows:,} × {given.rows:,} rows, order {given.order}, {given.master}",
+        ("sink", "results", "seconds", "worker's own memory", "driver's own memory"),
+    )
     for kind, run in found.items():
         sizes = (f"{run.worker / 1e6:,.0f} MB", f"{run.driver / 1e6:,.0f} MB")
         table.add_row(kind, f"{run.results:,}", f"{run.seconds:.1f}", *sizes)
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
+    make_console().print(table)
     right = all(run.results == given.rows**2 and run.worker <= TARGET for run in found.values())
     return 0 if right else 1

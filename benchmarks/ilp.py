@@ -8,17 +8,15 @@ sum of each query's best plan by itself, intermediate results included. "Saved" 
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
 
+from benchmarks._harness import conclude, make_console, make_parser, make_table
 from benchmarks._natural import natural_queries
-from rich.console import Console
 from rich.table import Table
 
 from weft.logical.query.canonical import canonical
@@ -132,12 +130,12 @@ HEADS = (
 
 def table(results: list[Measured]) -> Table:
     """One line per row: means over its workloads."""
-    found = Table(
-        title="Planning together (probe cost: tuples sent per second)",
+    found = make_table(
+        "Planning together (probe cost: tuples sent per second)",
+        HEADS,
+        0,
         caption="means over the workloads of a row; gap, times and how far incremental is behind: the worst",
     )
-    for head in HEADS:
-        found.add_column(head, justify="right")
     for row, group in groupby(results, key=lambda one: one.row):
         found.add_row(*map(str, row[:3]), *_line(list(group)))
     return found
@@ -185,20 +183,15 @@ def verdicts(results: list[Measured]) -> list[tuple[str, bool]]:
 
 def main(arguments: list[str]) -> int:
     """Print the table and a verdict on each target; 1 if one is missed and ``--strict`` given."""
-    parser = argparse.ArgumentParser(prog="weft bench ilp", description=__doc__)
+    parser = make_parser("ilp", __doc__, "strict")
     parser.add_argument("--seed", type=int, default=1, help="of the first workload")
     parser.add_argument("--most", type=int, default=100, help="queries to draw at most")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
     options = parser.parse_args(arguments)
-    # Rich assumes that a file or pipe is 80 columns wide, and cuts what does not fit.
-    console, begin = Console(width=None if sys.stdout.isatty() else 180), time.perf_counter()
+    console, begin = make_console(180), time.perf_counter()
     results = []
     for row in (row for row in ROWS if row[2] <= options.most):
         for seed in range(options.seed, options.seed + row[3]):
             results.append(measure(row, seed))
     console.print(table(results))
-    judged = verdicts(results)
-    for target, reached in judged:
-        console.print(f"verdict: {'reached' if reached else 'missed '}  {target}", highlight=False)
     console.print(f"{timedelta(seconds=round(time.perf_counter() - begin))} in all")
-    return int(options.strict and not all(reached for _, reached in judged))
+    return conclude(console, options, verdicts(results))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import cProfile
+import json
 import multiprocessing
 import pstats
 import sys
@@ -21,7 +22,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +30,18 @@ import pyarrow.parquet as pq
 import pyspark
 from benchmarks._data import SCHEMA, Shape, link_streams, write_streams
 from benchmarks._digest import digest
-from benchmarks._joins import JOINS, Join
-from benchmarks._kafka_run import AVRO, KafkaTask
-from benchmarks._process import run_alone, say
+from benchmarks._harness import conclude, make_console, make_parser, make_table, run_alone, say
+from benchmarks._joins import JOINS, Join, Task
+from benchmarks._progress import batch_seconds, wait_for, wait_for_weft, weft_batches
+from benchmarks._spark_peers import joined, plain_spark, streaming_settings
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from rich.console import Console
-from rich.table import Table
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.avro.functions import from_avro
 
+import weft
 from weft.connectors.formats.records import Target
 from weft.connectors.kafka.avro import Encoder, encode_rows, parse_schema
 from weft.connectors.kafka.fetch import collector_at_rest, read_range
@@ -49,7 +53,109 @@ from weft.errors import ConfigError
 from weft.logical.schema import Schema
 from weft.service.maven import cache, fetch_files
 
-__all__ = ["main"]
+LATENESS = "1 second"  # partitions are not read in step
+AVRO = json.dumps(
+    {
+        "type": "record",
+        "name": "row",
+        "fields": [
+            {"name": "vid", "type": "long"},
+            {"name": "uid", "type": "long"},
+            {"name": "ts", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+            {"name": "n", "type": "long"},
+            {"name": "price", "type": "double"},
+        ],
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaTask:
+    """The task of one contender: `weft` or `spark`, from `files`, or from topics of `json` or `avro` values."""
+
+    join: str
+    engine: str
+    values: str
+    address: str
+    topics: dict[str, str]
+    data: str
+    work: str
+    rows: int
+    batch_rows: int  # of each stream, in four files
+    jars: str
+    cores: int = 2
+    memory: str = "6g"
+    keys: int = 1_000_000
+    rate: int = 100_000
+    launched: float = 0.0
+
+    @property
+    def out(self) -> str:
+        """Where the results go."""
+        return str(Path(self.work, "out"))
+
+
+def run_contender(task: KafkaTask) -> dict[str, Any]:
+    """Run the contender that the task names."""
+    run = run_weft if task.engine == "weft" else run_spark
+    return run(JOINS[task.join], task)
+
+
+def run_weft(join: Join, task: KafkaTask) -> dict[str, Any]:
+    """Join what is in topics, or in files of JSON, by Weft on resident tasks."""
+    known = weft.StreamStatistics(rate=task.rate, distinct={"vid": task.keys, "uid": task.keys})
+    session = weft.Session(
+        checkpoint=f"{task.work}/checkpoint",
+        master=f"local[{task.cores}]",
+        statistics=weft.Statistics(dict.fromkeys(join.streams, known)),
+        options=weft.Options(partitions=task.cores),
+    )
+    for name in join.streams:
+        session.stream(name, _source(task, name), event_time="ts", lateness=LATENESS)
+    session.query(join.weft_sql(), name=join.name, sink=weft.to_parquet(task.out))
+    session.start(available_now=True)
+    say(f"weft, {task.values}: Spark is there")
+    wait_for_weft(session, f"weft, {task.values}")
+    total, timed = time.time() - task.launched, weft_batches(session)
+    session.stop()
+    return {"total": total, "seconds": [alone for _, alone, _ in timed]}
+
+
+def _source(task: KafkaTask, name: str) -> Any:
+    if task.values == "files":
+        return weft.files("json", f"{task.data}/{name}", schema=SCHEMA, max_files_per_batch=4)
+    more: dict[str, Any] = {"format": "avro", "avro_schema": AVRO} if task.values == "avro" else {}
+    more["max_records_per_batch"] = task.batch_rows
+    return weft.kafka(task.address, task.topics[name], schema=SCHEMA, **more)
+
+
+def run_spark(join: Join, task: KafkaTask) -> dict[str, Any]:
+    """The same by Spark's stream–stream join, with the state store that is the faster of its two."""
+    common = {name: getattr(task, name) for name in ("join", "work", "data", "rows", "cores", "memory")}
+    peer = Task(**common, contender="rocksdb", files_per_batch=0, join_state_format=4)
+    found = ":".join(str(jar) for jar in sorted(Path(task.jars).rglob("*.jar")))
+    jars = {"spark.driver.extraClassPath": found, "spark.sql.session.timeZone": "UTC"}
+    spark = plain_spark("spark", task.cores, task.memory, {**streaming_settings(peer), **jars})
+    say(f"spark, {task.values}: Spark is there")
+    frames = {name: _stream(spark, task, name) for name in join.streams}
+    writer = joined(join, frames).writeStream.format("parquet").option("path", task.out)
+    writer = writer.option("checkpointLocation", f"{task.work}/checkpoint").outputMode("append")
+    query = writer.trigger(availableNow=True).start()
+    wait_for(query, f"spark, {task.values}")
+    return {"total": time.time() - task.launched, "seconds": batch_seconds(query)}
+
+
+def _stream(spark: SparkSession, task: KafkaTask, name: str) -> DataFrame:
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", task.address)
+    reader = reader.option("subscribe", task.topics[name]).option("startingOffsets", "earliest")
+    records = reader.option("maxOffsetsPerTrigger", task.batch_rows).load()
+    if task.values == "avro":
+        value = from_avro(F.col("value"), AVRO)
+    else:
+        value = F.from_json(F.col("value").cast("string"), SCHEMA)
+    frame = records.select(value.alias("row")).select("row.*").withWatermark("ts", LATENESS)
+    return frame.select(*(F.col(column).alias(f"{name}_{column}") for column in frame.columns))
+
 
 FASTER, DECODED = 10, 1_000_000  # times Spark's, and JSON records a second on two cores
 PARTITIONS = 2
@@ -159,7 +265,7 @@ def race(
         task = KafkaTask(join.name, engine, kind, address, topics, str(root / "files"), str(work), sizes[part],
                          options.batch_rows, jars, **common)  # fmt: skip
         say(f"{join.name}: {engine} from {kind}")
-        answer = run_alone("benchmarks._kafka_run", asdict(task), options.timeout)
+        answer = run_alone(run_contender, task, options.timeout)
         rows, seconds = from_second_batch(answer["seconds"], sizes[part], options.batch_rows)
         found[f"{join.name}: {engine}, {kind}"] = (rows * len(join.streams), seconds)
         results = digest(task.out, join.streams, sizes[part])
@@ -281,9 +387,7 @@ def verdicts(taken: dict[str, tuple[int, float]]) -> Iterator[tuple[str, bool]]:
 
 def main(arguments: list[str]) -> int:
     """Print the table and the verdicts; 1 if results differ, or with ``--strict`` if a target is missed."""
-    parser = argparse.ArgumentParser(
-        prog="weft bench kafka", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser("kafka", __doc__, "cores timeout strict", timeout=1_800.0)
     add = parser.add_argument
     add("--rows", type=int, default=1_200_000, help="rows of each stream (%(default)s)")
     add(
@@ -297,12 +401,9 @@ def main(arguments: list[str]) -> int:
     add("--keys", type=int, default=1_000_000, help="values of a key")
     add("--joins", default="pair,chain3", type=lambda text: text.split(","), help="some of pair,chain3,star3")
     add("--only", default="weft,spark,decode", type=lambda text: text.split(","), help="some of these")
-    add("--cores", type=int, default=2, help="of Spark, for all contenders")
     add("--memory", default="6g", help="heap of the Spark that Weft is compared with")
-    add("--timeout", type=float, default=1_800, help="seconds a contender may take")
     add("--servers", help="brokers to use instead of one of our own")
     add("--profile", action="store_true", help="show where fetching and decoding spend their time")
-    add("--strict", action="store_true", help="exit with 1 if a target is missed")
     options = parser.parse_args(arguments)
     taken, wrong = dict[str, tuple[int, float]](), list[str]()
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder, ExitStack() as until_the_end:
@@ -312,22 +413,14 @@ def main(arguments: list[str]) -> int:
             taken, wrong = taken | found, wrong + trouble
         if "decode" in options.only:
             taken |= decode(address, Path(folder), options)
-    return report(taken, wrong, strict=options.strict)
+    return report(taken, wrong, options)
 
 
-def report(taken: dict[str, tuple[int, float]], wrong: list[str], *, strict: bool) -> int:
+def report(taken: dict[str, tuple[int, float]], wrong: list[str], options: argparse.Namespace) -> int:
     """Print what was measured."""
-    table = Table(title="Topics of Kafka")
-    for head in ("what", "records", "seconds", "records/s"):
-        table.add_column(head, justify="left" if head == "what" else "right")
+    table = make_table("Topics of Kafka", ("what", "records", "seconds", "records/s"))
     for name, (rows, seconds) in taken.items():
         table.add_row(name, f"{rows:,}", f"{seconds:.2f}", f"{rows / seconds:,.0f}")
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = make_console()
     console.print(table)
-    for trouble in wrong:
-        console.print(f"results differ: {trouble}", highlight=False, markup=False)
-    missed = False
-    for target, reached in verdicts(taken):
-        missed |= not reached
-        console.print(f"verdict: {'reached' if reached else 'missed '}  {target}", highlight=False)
-    return int(bool(wrong) or (strict and missed))
+    return conclude(console, options, verdicts(taken), [f"results differ: {trouble}" for trouble in wrong])

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from benchmarks._harness import make_table
 from rich.console import Console
-from rich.table import Table
 
 from weft.bucket.bucket import build
 from weft.bucket.index import by_hash, by_value
@@ -38,8 +38,6 @@ from weft.logical.expr.conversion import literal
 from weft.logical.expr.expression import Column
 from weft.logical.expr.functions import call
 from weft.logical.schema import DataType
-
-__all__ = ["main"]
 
 PROBES = 200_000
 WINDOWS = (200_000, 1_000_000, 5_000_000)
@@ -302,11 +300,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         "1"  # read when Polars is imported, which is why it is not imported above
     )
     pa.set_cpu_count(1)
-    table = Table(
-        title=f"{PROBES:,} probe tuples, one thread for all, median of {options.repetitions} ({options.clock} time, ms)"
+    table = make_table(
+        f"{PROBES:,} probe tuples, one thread for all, median of {options.repetitions} ({options.clock} time, ms)",
+        ("probe", "window", "pairs", "Weft", "NumPy", "DuckDB", "Polars", "best other ÷ Weft"),
     )
-    for heading in ("probe", "window", "pairs", "Weft", "NumPy", "DuckDB", "Polars", "best other ÷ Weft"):
-        table.add_column(heading, justify="left" if heading == "probe" else "right")
     slower = 0
     for window in options.windows:
         for kind, contenders in _contenders(make_case(window, seed=window)).items():

@@ -11,23 +11,19 @@ second table says where the time goes in Weft's batches that come one by one.
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
 
 from benchmarks._data import SCHEMA, Shape, write_streams
+from benchmarks._harness import conclude, make_console, make_parser, make_table, say
 from benchmarks._pair_run import STREAMS, run_pair
 from benchmarks._phases import Phases
-from benchmarks._process import say
 from benchmarks._progress import batch_seconds, wait_for
-from benchmarks._report import percentile
+from benchmarks._race import percentile
 from pyspark.sql import DataFrame, SparkSession
-from rich.console import Console
 from rich.table import Table
-
-__all__ = ["main"]
 
 MOST = 0.020  # seconds that the median batch may take
 SPREAD = 2.0  # how many times the median the 95th percentile may be
@@ -73,9 +69,7 @@ def measure(root: Path, options: argparse.Namespace, phases: Phases) -> dict[str
 
 def latency_table(taken: dict[str, list[float]], rows: int) -> Table:
     """The table of times, with one row for each contender."""
-    table = Table(title=f"Batches of 2 × {rows:,} rows (ms)")
-    for head in ("query", "batches", "p50", "p95"):
-        table.add_column(head, justify="left" if head == "query" else "right")
+    table = make_table(f"Batches of 2 × {rows:,} rows (ms)", ("query", "batches", "p50", "p95"))
     for name, seconds in taken.items():
         figures = (percentile(seconds, share) for share in (0.5, 0.95))
         table.add_row(name, str(len(seconds)), *(f"{1000 * figure:.1f}" for figure in figures))
@@ -84,11 +78,10 @@ def latency_table(taken: dict[str, list[float]], rows: int) -> Table:
 
 def phases_table(phases: Phases, drop: int) -> Table:
     """The table of the phases of a batch and their times."""
-    table = Table(
-        title="Where a batch's time goes (ms, medians; what is indented is part of what stands above it)"
+    table = make_table(
+        "Where a batch's time goes (ms, medians; what is indented is part of what stands above it)",
+        ("phase", "p50", "p95"),
     )
-    for head in ("phase", "p50", "p95"):
-        table.add_column(head, justify="left" if head == "phase" else "right")
     for name, seconds in phases.rows(drop):
         table.add_row(name, *(f"{1000 * percentile(sorted(seconds), share):.2f}" for share in (0.5, 0.95)))
     return table
@@ -96,29 +89,25 @@ def phases_table(phases: Phases, drop: int) -> Table:
 
 def main(arguments: list[str]) -> int:
     """Print the tables and the verdicts; 1 if a target is missed and ``--strict`` given."""
-    parser = argparse.ArgumentParser(prog="weft bench latency", description=__doc__)
+    parser = make_parser("latency", __doc__, "cores strict")
     parser.add_argument("--rows", type=int, default=1_000, help="rows of a file")
     parser.add_argument("--batches", type=int, default=200, help="files of each stream, one a batch")
     parser.add_argument("--drop", type=int, default=20, help="batches left out at the beginning of a run")
     parser.add_argument("--rounds", type=int, default=2, help="how often all run")
-    parser.add_argument("--cores", type=int, default=2, help="of Spark")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
     options = parser.parse_args(arguments)
     if not 0 <= options.drop < options.batches:
         parser.error("--drop must be less than --batches")
     phases = Phases()
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:
         taken = measure(Path(folder), options, phases)
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = make_console()
     console.print(latency_table(taken, options.rows))
     console.print(phases_table(phases, options.drop))
     join, empty = (percentile(taken[name], 0.5) for name in ("Weft's join", "empty foreachBatch"))
     slow = percentile(taken["Weft's join"], 0.95)
     targets = (
-        (join <= MOST, f"half of the batches within {MOST * 1000:g} ms ({join * 1000:.1f} ms)"),
-        (slow <= SPREAD * join, f"95 of 100 within {SPREAD:g} × that ({slow / join:.2f} ×)"),
-        (join <= PART * empty, f"at most {PART:g} × an empty foreachBatch ({join / empty:.3f} ×)"),
+        (f"half of the batches within {MOST * 1000:g} ms ({join * 1000:.1f} ms)", join <= MOST),
+        (f"95 of 100 within {SPREAD:g} × that ({slow / join:.2f} ×)", slow <= SPREAD * join),
+        (f"at most {PART:g} × an empty foreachBatch ({join / empty:.3f} ×)", join <= PART * empty),
     )
-    for reached, what in targets:
-        console.print(f"verdict: {'reached' if reached else 'missed '}  {what}", highlight=False)
-    return int(options.strict and not all(reached for reached, _ in targets))
+    return conclude(console, options, targets)

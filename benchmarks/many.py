@@ -10,9 +10,8 @@ without selections, as the thesis measures it (CLASH 7.3.1); --keep sets what a 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,14 +19,94 @@ from random import Random
 from typing import Any
 
 from benchmarks._ajoin import Selections, draw, similar, stream_names, write_streams
-from benchmarks._many_run import ManyTask
-from benchmarks._process import ContenderError, run_alone, say
-from rich.console import Console
+from benchmarks._ajoin_run import input_rows, make_session, make_sink, state_bytes
+from benchmarks._harness import (
+    ContenderError,
+    conclude,
+    make_console,
+    make_parser,
+    make_table,
+    run_alone,
+    say,
+    working_directory,
+)
+from benchmarks._progress import wait_for_weft, weft_seconds
 from rich.table import Table
 
 import weft
 
-__all__ = ["Run", "main", "make_queries", "verdicts"]
+
+@dataclass(frozen=True, slots=True)
+class ManyTask:
+    """Queries to run, together in one session or each in its own."""
+
+    data: str
+    work: str
+    streams: list[str]
+    queries: dict[str, str]
+    sink: str  # count, memory, parquet
+    together: bool
+    files_per_batch: int
+    rate: float
+    cores: int
+    keep: float
+    launched: float = 0.0
+
+
+def run_many(task: ManyTask, queries: Mapping[str, str], label: str) -> dict[str, Any]:
+    """Join all input that there is, and give the figures of the run."""
+    work = Path(task.work, label)
+    session = make_session(
+        task.data,
+        str(work / "checkpoint"),
+        task.streams,
+        rate=task.rate,
+        cores=task.cores,
+        files_per_batch=task.files_per_batch,
+        keep=task.keep,
+    )
+    sinks = {name: make_sink(task.sink, str(work / name)) for name in queries}
+    began = time.perf_counter()
+    for name, sql in queries.items():
+        session.query(sql, name=name, sink=sinks[name])
+    planning = time.perf_counter() - began
+    session.start(available_now=True)
+    wait_for_weft(session, label)
+    progress = {name: list(batches) for name, batches in session.progress.items()}
+    seconds = weft_seconds(session)
+    session.stop()
+    return {
+        "planning": planning,
+        "rows": input_rows(progress),
+        "seconds": seconds,
+        "state": state_bytes(progress),
+        "results": {name: _results(task, sinks[name], progress[name]) for name in queries},
+    }
+
+
+def _results(task: ManyTask, sink: Any, batches: list[Any]) -> int:
+    if task.sink == "count":
+        return int(sink.count())
+    return int(sink.results().num_rows) if task.sink == "memory" else sum(one.results for one in batches)
+
+
+def run_task(task: ManyTask) -> dict[str, Any]:
+    """Run the queries together, or each in a session of its own."""
+    say(f"{len(task.queries)} queries, {task.sink}: started")
+    together = task.together
+    return run_many(task, task.queries, f"{len(task.queries)} queries") if together else run_separately(task)
+
+
+def run_separately(task: ManyTask) -> dict[str, Any]:
+    """Run each query in a session of its own, one after the other; only state and results can be compared."""
+    found = []
+    for name, sql in task.queries.items():
+        found.append(run_many(task, {name: sql}, name))
+    return {
+        "state": sum(one["state"] for one in found),
+        "results": {name: count for one in found for name, count in one["results"].items()},
+    }
+
 
 COST_TARGET = 4.0  # what a row may cost with MANY queries, relative to one query
 MANY = 100
@@ -139,7 +218,7 @@ def _run(
             cores=options.cores,
             keep=keep,
         )
-        return run_alone("benchmarks._many_run", asdict(task), options.timeout)
+        return run_alone(run_task, task, options.timeout)
 
 
 def differences(found: Found) -> list[str]:
@@ -159,23 +238,22 @@ def _unequal(found: list[dict[str, int]]) -> list[str]:
 
 def many_table(found: Found, options: argparse.Namespace) -> Table:
     """The table of figures, with one row per number of queries."""
-    table = Table(
-        title=f"Queries in one session: {options.streams} streams of {options.rows:,} rows",
+    table = make_table(
+        f"Queries in one session: {options.streams} streams of {options.rows:,} rows",
+        (
+            "queries",
+            "plan s",
+            "rows/s counted",
+            "overall",
+            "cost",
+            "rows/s kept",
+            "cost",
+            "state kB",
+            "results",
+        ),
+        0,
         caption="from the second batch on; overall: rows/s × queries; cost: of an input row, relative to one query",
     )
-    heads = (
-        "queries",
-        "plan s",
-        "rows/s counted",
-        "overall",
-        "cost",
-        "rows/s kept",
-        "cost",
-        "state kB",
-        "results",
-    )
-    for head in heads:
-        table.add_column(head, justify="right")
     for number, run in found.counted.items():
         kept = found.kept.get(number)
         table.add_row(
@@ -219,23 +297,15 @@ def verdicts(found: Found, sample: int) -> list[tuple[str, bool]]:
 def main(arguments: list[str]) -> int:
     """Print the table and the verdicts; 1 if results differ or, with ``--strict``, a target is missed."""
     options = _options(arguments)
-    with tempfile.TemporaryDirectory(prefix="weft-bench-", dir=options.directory) as folder:
-        found = measure(Path(folder), options)
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    with working_directory(options) as folder:
+        found = measure(folder, options)
+    console = make_console()
     console.print(many_table(found, options))
-    for trouble in found.troubles:
-        console.print(trouble, highlight=False, markup=False)
-    missed = False
-    for target, reached in verdicts(found, options.sample):
-        missed |= not reached
-        console.print(f"verdict: {'reached' if reached else 'missed '}  {target}", highlight=False)
-    if options.json:
-        Path(options.json).write_text(json.dumps(asdict(found), indent=2), encoding="utf-8")
-    return int(bool(found.troubles) or (options.strict and missed))
+    return conclude(console, options, verdicts(found, options.sample), found.troubles, asdict(found))
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="weft bench many", description=__doc__)
+    parser = make_parser("many", __doc__, "cores timeout directory json strict")
     add = parser.add_argument
     add("--queries", type=int, nargs="+", default=[1, 10, 50, 100, 500], help="how many run together")
     add("--ways", type=int, nargs="+", default=[3, 2], help="how many streams a query joins, in turns")
@@ -254,11 +324,6 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     add("--file-rows", type=int, default=20_000, help="rows of each file; a batch is a file of each stream")
     add("--rate", type=int, default=500, help="rows a second of event time of each stream")
     add("--seed", type=int, default=7, help="of the queries")
-    add("--cores", type=int, default=2, help="of Spark")
-    add("--timeout", type=float, default=900, help="seconds a run may take")
-    add("--directory", help="where data, results and checkpoints go; a temporary directory")
-    add("--json", metavar="FILE", help="write the figures there, too")
-    add("--strict", action="store_true", help="exit with 1 if a target is missed")
     options = parser.parse_args(arguments)
     if max(options.ways) > options.streams or min(options.ways) < 2:
         parser.error("--ways must be between 2 and --streams")

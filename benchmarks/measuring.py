@@ -8,8 +8,6 @@ kernels are loaded, counts as well.
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,10 +18,9 @@ from typing import Any
 from unittest.mock import patch
 
 from benchmarks._data import SCHEMA, Shape, write_streams
+from benchmarks._harness import make_console, make_parser, make_table
 from benchmarks._joins import JOINS, KEYS, RATE, Join
 from benchmarks._progress import wait_for_weft
-from rich.console import Console
-from rich.table import Table
 
 import weft
 from weft.runtime.hop import probing, projection
@@ -31,8 +28,6 @@ from weft.runtime.hop.latency import LatencyCounts
 from weft.runtime.loop import loop
 from weft.runtime.loop.batch import committer as committing
 from weft.runtime.task import hop_run, worker
-
-__all__ = ["main"]
 
 # Where the functions are called that do nothing but measure latency; none of them calls another of them.
 _MEASURING: tuple[tuple[Any, str], ...] = (
@@ -117,21 +112,21 @@ def run(join: Join, folder: Path, rows: int, batch: int) -> tuple[Cost, int]:
 
 def main(arguments: list[str]) -> int:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        prog="weft bench measuring", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser("measuring", __doc__)
     add = parser.add_argument
     add("--rows", type=int, default=4_000_000, help="rows of each stream (%(default)s)")
     add("--batch", type=int, default=400_000, help="rows of each stream in a batch (%(default)s)")
     add("--joins", default="pair,chain3", type=lambda text: text.split(","), help="some of pair,chain3,star3")
     options = parser.parse_args(arguments)
-    table = Table(title="what measuring latency costs, seconds of the processor")
-    for head in ("join", "results", "in all", "measuring", "of it"):
-        table.add_column(head, justify="right")
+    table = make_table(
+        "what measuring latency costs, seconds of the processor",
+        ("join", "results", "in all", "measuring", "of it"),
+        0,
+    )
     for name in options.joins:
         with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:
             cost, results = run(JOINS[name], Path(folder), options.rows, options.batch)
         spent = sum(cost.measuring.values())
         table.add_row(name, f"{results:,}", f"{cost.whole:.2f}", f"{spent:.3f}", f"{100 * cost.part:.2f} %")
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
+    make_console().print(table)
     return 0

@@ -19,13 +19,12 @@ before its first input is processed, and its state is settled after the last one
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 
-from benchmarks._mjoin_data import DATASETS, Dataset, batches, generate
+from benchmarks._harness import make_console, make_parser, say
 from benchmarks._mjoin_report import (
     ARRIVAL,
     CONTENDERS,
@@ -38,11 +37,8 @@ from benchmarks._mjoin_report import (
     write_csv,
     write_png,
 )
-from benchmarks._mjoin_run import Run, run
-from benchmarks._process import say
+from benchmarks._mjoin_run import DATASETS, Dataset, Run, batches, generate, run
 from rich.console import Console
-
-__all__ = ["main", "measure"]
 
 
 def measure(
@@ -67,9 +63,7 @@ def measure(
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The options."""
-    parser = argparse.ArgumentParser(
-        prog="weft bench mjoin", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser("mjoin", __doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="of the streams; 1 is the paper's")
     parser.add_argument("--rounds", type=int, default=3, help="of which the fastest counts, batch by batch")
     parser.add_argument("--slices", type=int, default=8, help="that a batch is cut into for arrival")
@@ -87,7 +81,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def main(arguments: list[str]) -> int:
     """Print the tables and whether what the paper concludes holds here; 1 if it does not and ``--strict`` is given."""
     options, began = parse(arguments), time.perf_counter()
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = make_console(160)
     wanted = [one for one in DATASETS if one.name in options.datasets.split(",")]
     measure(DATASETS[0], FEW, 0.01, 1, 1)  # so that compiling and loading is not measured
     found: dict[tuple[int, str, str], Figures] = {}

@@ -13,23 +13,169 @@ number of results.
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-import tempfile
-from collections.abc import Mapping
-from dataclasses import asdict
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks._data import Shape, write_streams
-from benchmarks._joins import JOINS
-from benchmarks._partitions_run import PartitionsTask
-from benchmarks._process import run_alone
-from rich.console import Console
+from benchmarks._data import SCHEMA, Shape, write_streams
+from benchmarks._harness import conclude, make_console, make_parser, run_alone, working_directory
+from benchmarks._joins import JOINS, WINDOW
+from benchmarks._progress import wait_for_weft, weft_batches
 from rich.table import Table
 
-__all__ = ["main"]
+import weft
+from weft.runtime.local import LocalExecutor
+from weft.runtime.log.checkpoint import Checkpoint
+from weft.runtime.loop.loop import Loop
+from weft.runtime.wire.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsTask:
+    """A join to run on so many partitions."""
+
+    data: str
+    work: str
+    join: str
+    partitions: int
+    execution: str
+    durability: str
+    cores: int
+    rate: int
+    keys: int
+    drop: int  # batches that are left out at the beginning
+    launched: float = 0.0
+
+
+@dataclass
+class Watched:
+    """What is seen of a run from outside, batch by batch: functions of the loop are replaced while it runs.
+
+    ``driver`` are the seconds of processor time that the driver's process used, without those of tasks in it;
+    ``messages`` and ``message_bytes`` are what executors gave the driver; ``files`` are new files below the
+    checkpoint, and ``log_bytes`` the sizes of the driver's own entries.
+    """
+
+    root: Path
+    driver: list[float] = field(default_factory=list)
+    messages: list[int] = field(default_factory=list)
+    message_bytes: list[int] = field(default_factory=list)
+    files: list[int] = field(default_factory=list)
+    log_bytes: list[int] = field(default_factory=list)
+    _in_tasks: float = 0.0
+    _began: float = 0.0
+    _seen: set[int] = field(default_factory=set)
+
+    def install(self, executor: type) -> None:
+        """Watch the loops and executors that run from now on in this process."""
+        _replace(Loop, "run_next", self._watch_batch)
+        _replace(executor, "run", self._watch_run)
+        if executor is LocalExecutor:
+            _replace(executor, "run", self._watch_tasks)
+        _replace(Checkpoint, "tidy", self._watch_tidy)
+
+    def _watch_batch(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        began, self._in_tasks = time.process_time(), 0.0
+        done = original(*given, **named)
+        if done:
+            given[0].committer.wait()  # so that a batch's commit counts as its own
+            self.driver.append(time.process_time() - began - self._in_tasks)
+        return done
+
+    def _watch_tasks(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        began = time.process_time()
+        found = original(*given, **named)
+        self._in_tasks += time.process_time() - began
+        return found
+
+    def _watch_run(self, original: Callable[..., Any], *given: Any, **named: Any) -> list[Message]:
+        found: list[Message] = original(*given, **named)
+        self.messages.append(len(found))
+        self.message_bytes.append(sum(len(one.target) + _size(one.data) for one in found))
+        return found
+
+    def _watch_tidy(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        """Count files before those that are old are deleted; the driver's entries of the batch are there by then."""
+        number, found = given[1].number, {}
+        for folder, _, names in os.walk(self.root):
+            for name in names:
+                entry = os.stat(f"{folder}/{name}")
+                found[entry.st_ino, entry.st_ctime_ns] = entry.st_size
+        self.files.append(len(found.keys() - self._seen))
+        self._seen = set(found)  # type: ignore[arg-type]
+        entries = (self.root / kind / f"{number}.json" for kind in ("plan", "state"))
+        self.log_bytes.append(sum(entry.stat().st_size for entry in entries))
+        return original(*given, **named)
+
+
+def _size(data: Any) -> int:
+    return int(getattr(data, "size", 0) or 0)
+
+
+def _replace(owner: type, name: str, watch: Callable[..., Any]) -> None:
+    original = getattr(owner, name)
+
+    def watched(*given: Any, **named: Any) -> Any:
+        return watch(original, *given, **named)
+
+    setattr(owner, name, watched)
+
+
+def run_partitions(task: PartitionsTask) -> dict[str, Any]:
+    """Join all input that there is, and give the figures of every batch but the first."""
+    watched = Watched(Path(task.work, "checkpoint"))
+    watched.install(_executor(task.execution))
+    session = _session(task)
+    session.query(JOINS[task.join].weft_sql(), name="q", sink=weft.to_count())
+    session.start(available_now=True)
+    wait_for_weft(session, f"{task.partitions} partitions")
+    done, results = weft_batches(session), sum(batch.results for batch in session.progress["q"])
+    progress = session.progress["q"]
+    session.stop()
+    first = task.drop
+    return {
+        "seconds": [whole for _, _, whole in done][first:],
+        "results": results,
+        "rows": [sum(one.rows for one in batch.inputs.values()) for batch in progress][first:],
+        "driver": watched.driver[first : len(done)],
+        "messages": watched.messages[first : len(done)],
+        "message_bytes": watched.message_bytes[first : len(done)],
+        "files": watched.files[first : len(done)],
+        "log_bytes": watched.log_bytes[first : len(done)],
+    }
+
+
+def _executor(execution: str) -> type:
+    if execution == "local":
+        return LocalExecutor
+    from weft.runtime.spark.jobs import JobsExecutor
+    from weft.runtime.spark.resident import ResidentExecutor
+
+    return JobsExecutor if execution == "jobs" else ResidentExecutor
+
+
+def _session(task: PartitionsTask) -> weft.Session:
+    join = JOINS[task.join]
+    known = weft.StreamStatistics(rate=task.rate, distinct={"vid": task.keys, "uid": task.keys})
+    settings: dict[str, Any] = {"durability": task.durability} if task.durability else {}
+    session = weft.Session(
+        checkpoint=f"{task.work}/checkpoint",
+        master=f"local[{task.cores + 1}]",
+        statistics=weft.Statistics(dict.fromkeys(join.streams, known)),
+        options=weft.Options(partitions=task.partitions, tasks=task.cores),
+        execution=task.execution,
+        adapt="off",
+        **settings,
+    )
+    for name in join.streams:
+        source = weft.files("parquet", f"{task.data}/{name}", schema=SCHEMA, max_files_per_batch=1)
+        session.stream(name, source, event_time="ts", lateness=f"{WINDOW} seconds")
+    return session
+
 
 SECONDS = 1.5  # that a batch may take on so many partitions
 MANY = 128
@@ -59,7 +205,7 @@ def measure(root: Path, options: argparse.Namespace) -> dict[str, dict[int, dict
                 keys=shape.keys,
                 drop=options.drop,
             )
-            answer = run_alone("benchmarks._partitions_run", asdict(task), options.timeout)
+            answer = run_alone(run_partitions, task, options.timeout)
             found.setdefault(durability, {})[partitions] = answer
     return found
 
@@ -110,27 +256,22 @@ def verdicts(runs: Mapping[int, Mapping[str, Any]]) -> list[tuple[str, bool]]:
 def main(arguments: list[str]) -> int:
     """Print the tables and the verdicts; 1 if results differ or, with ``--strict``, a target is missed."""
     options = _options(arguments)
-    with tempfile.TemporaryDirectory(prefix="weft-bench-", dir=options.directory) as folder:
-        found = measure(Path(folder), options)
-    console = Console(width=None if sys.stdout.isatty() else 130)
-    missed = False
+    with working_directory(options) as folder:
+        found = measure(folder, options)
+    console = make_console(130)
+    judged = []
     for durability, runs in found.items():
         rows = f"{options.join}, {len(JOINS[options.join].streams)} × {options.rows:,} rows a batch"
         kind = ", ".join(filter(None, (rows, options.execution, durability)))
         console.print(partitions_table(runs, kind))
-        for target, reached in verdicts(runs):
-            missed |= not reached
-            console.print(f"verdict: {'reached' if reached else 'missed '}  {target}", highlight=False)
+        judged += [(f"{kind}: {target}", reached) for target, reached in verdicts(runs)]
     results = {run["results"] for runs in found.values() for run in runs.values()}
-    if len(results) > 1:
-        console.print(f"the runs found different numbers of results: {sorted(results)}", highlight=False)
-    if options.json:
-        Path(options.json).write_text(json.dumps(found, indent=2), encoding="utf-8")
-    return int(len(results) > 1 or (options.strict and missed))
+    differ = f"the runs found different numbers of results: {sorted(results)}"
+    return conclude(console, options, judged, [differ] if len(results) > 1 else [], found)
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="weft bench partitions", description=__doc__)
+    parser = make_parser("partitions", __doc__, "cores timeout directory json strict")
     add = parser.add_argument
     add("--partitions", type=int, nargs="+", default=[2, 8, 32, 128, 512], help="how many, one after another")
     add("--join", choices=sorted(JOINS), default="chain3", help="what is joined")
@@ -140,11 +281,6 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     add("--batches", type=int, default=12, help="files of each stream")
     add("--drop", type=int, default=4, help="batches left out at the beginning")
     add("--keys", type=int, default=10_000, help="of either column")
-    add("--cores", type=int, default=2, help="of Spark")
-    add("--timeout", type=float, default=900, help="seconds a run may take")
-    add("--directory", help="where data and checkpoints go; a temporary directory")
-    add("--json", metavar="FILE", help="write the figures there, too")
-    add("--strict", action="store_true", help="exit with 1 if a target is missed")
     options = parser.parse_args(arguments)
     if not 0 <= options.drop < options.batches:
         parser.error("--drop must be less than --batches")

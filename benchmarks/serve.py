@@ -21,16 +21,14 @@ import time
 from pathlib import Path
 from statistics import fmean
 
-from benchmarks._process import say
-from benchmarks._report import percentile
+from benchmarks._harness import make_parser, say
+from benchmarks._race import percentile
 from benchmarks._serve_clients import Load, put_under_load
 from rich.console import Console
 from rich.table import Table
 
 from weft.errors import WeftError
 from weft.service.client import Client
-
-__all__ = ["main"]
 
 MOST = 1.10  # so many times as long may a batch take with clients, in the median and in the mean
 
@@ -50,7 +48,7 @@ serve: {{port: 0, rate: 1000000, burst: 1000000, live_readers: 10000}}
 
 def main(arguments: list[str]) -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(prog="weft bench serve", description=__doc__)
+    parser = make_parser("serve", __doc__)
     parser.add_argument("--idle", type=int, default=500, help="clients that follow results")
     parser.add_argument("--busy", type=int, default=50, help="clients that ask again and again")
     parser.add_argument(

@@ -12,9 +12,6 @@ without treatment at least what the commonest key needs, since that is in one ta
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,16 +21,13 @@ from typing import Any
 
 import numpy as np
 from benchmarks._digest import Digest, digest
-from benchmarks._process import say
+from benchmarks._harness import conclude, make_console, make_parser, make_table, say, working_directory
 from benchmarks._progress import wait_for_weft, weft_batches
-from benchmarks._report import percentile
+from benchmarks._race import percentile
 from benchmarks._zipf import SCHEMA, STREAMS, Zipf, write_zipf
-from rich.console import Console
 from rich.table import Table
 
 import weft
-
-__all__ = ["WAYS", "Run", "gain_at_most", "main", "measure"]
 
 WAYS = ("plain", "given", "measured")
 TARGET = 1.5  # how many times as fast as `plain`
@@ -124,22 +118,20 @@ def _joined(runs: Mapping[str, Sequence[Run]]) -> dict[str, Run]:
 
 
 def _table(found: Mapping[str, Run], zipf: Zipf, options: argparse.Namespace) -> Table:
-    table = Table(
-        title=f"Zipf {zipf.exponent:g} over {zipf.keys:,} keys: 2 × {zipf.rows:,} rows a batch, "
-        f"{options.partitions} partitions, {options.cores} cores"
+    table = make_table(
+        f"Zipf {zipf.exponent:g} over {zipf.keys:,} keys: 2 × {zipf.rows:,} rows a batch, "
+        f"{options.partitions} partitions, {options.cores} cores",
+        (
+            "heavy keys",
+            "scattered",
+            "rows/s",
+            "of plain",
+            "batch p50",
+            "batch p95",
+            "busiest task",
+            "results",
+        ),
     )
-    heads = (
-        "heavy keys",
-        "scattered",
-        "rows/s",
-        "of plain",
-        "batch p50",
-        "batch p95",
-        "busiest task",
-        "results",
-    )
-    for head in heads:
-        table.add_column(head, justify="left" if head == "heavy keys" else "right")
     for way, run in found.items():
         ascending = sorted(run.seconds)
         table.add_row(
@@ -155,9 +147,7 @@ def _table(found: Mapping[str, Run], zipf: Zipf, options: argparse.Namespace) ->
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="weft bench skew", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser("skew", __doc__, "cores directory json strict")
     add = parser.add_argument
     add("--rows", type=int, default=100_000, help="of each stream in a batch, which is a second")
     add("--batches", type=int, default=18, help="of each round")
@@ -166,16 +156,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--keys", type=int, default=100_000, help="different ones")
     add("--exponent", type=float, default=1.2, help="of Zipf's law")
     add("--partitions", type=int, default=8, help="of every store")
-    add("--cores", type=int, default=2, help="of Spark")
     add("--rounds", type=int, default=1, help="how often each way runs")
     add("--seed", type=int, default=1, help="of the data")
     add(
         "--only", type=lambda text: [w for w in WAYS if w in text.split(",")], default=list(WAYS), help="ways"
     )
     add("--timeout", type=float, default=3_600, help="seconds after which no further way is begun")
-    add("--directory", help="where data, results and checkpoints go; a temporary directory")
-    add("--json", metavar="FILE", help="write the figures there, too")
-    add("--strict", action="store_true", help="exit with 1 if the target is missed")
     return parser
 
 
@@ -188,8 +174,8 @@ def main(arguments: Sequence[str]) -> int:
     zipf = Zipf(options.rows, options.batches, options.keys, options.exponent)
     runs: dict[str, list[Run]] = {way: [] for way in options.only}
     began = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="weft-bench-", dir=options.directory) as folder:
-        root = Path(folder)
+    with working_directory(options) as folder:
+        root = folder
         write_zipf(root / "in", zipf, options.seed)
         for number in range(options.rounds):
             for way in options.only:
@@ -201,20 +187,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _told(runs: Mapping[str, Sequence[Run]], zipf: Zipf, options: argparse.Namespace) -> int:
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = make_console()
     found = _joined(runs)
     console.print(_table(found, zipf, options))
-    if options.json:
-        Path(options.json).write_text(json.dumps({w: asdict(r) for w, r in found.items()}), encoding="utf-8")
-    if len({run.results for some in runs.values() for run in some}) > 1:
-        console.print("the results differ", highlight=False)
-        return 1
-    if not {"plain", "given"} <= found.keys():
-        return 0
-    gain, most = (
-        found["given"].rate / found["plain"].rate,
-        gain_at_most(zipf, options.partitions, options.cores),
+    troubles = (
+        ["the results differ"] if len({run.results for some in runs.values() for run in some}) > 1 else []
     )
-    what = f"at least {TARGET:g} × faster with heavy keys scattered ({gain:.2f} ×, at most {most:.2f} ×)"
-    console.print(f"verdict: {'reached' if gain >= TARGET else 'missed '}  {what}", highlight=False)
-    return int(options.strict and gain < TARGET)
+    judged = []
+    if not troubles and {"plain", "given"} <= found.keys():
+        gain = found["given"].rate / found["plain"].rate
+        most = gain_at_most(zipf, options.partitions, options.cores)
+        what = f"at least {TARGET:g} × faster with heavy keys scattered ({gain:.2f} ×, at most {most:.2f} ×)"
+        judged = [(what, gain >= TARGET)]
+    return conclude(console, options, judged, troubles, {way: asdict(run) for way, run in found.items()})

@@ -23,8 +23,6 @@ import argparse
 import importlib.util
 import json
 import shutil
-import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -42,12 +40,10 @@ from benchmarks._flights import (
     synthetic,
     write_sources,
 )
-from benchmarks._process import ContenderError, run_alone, say
-from benchmarks._sopj_run import CONTENDERS, SopjTask, output_columns
+from benchmarks._harness import ContenderError, make_console, make_parser, run_alone, say, working_directory
+from benchmarks._sopj_run import CONTENDERS, SopjTask, output_columns, run_contender
 from rich.console import Console
 from rich.table import Table
-
-__all__ = ["Outcome", "differences", "flights_table", "main", "verdicts"]
 
 FIRST_TARGET = 0.15  # the part of the time of Spark's batch join by which Weft's first result shall be there
 DATA = ("real", "synthetic")
@@ -115,7 +111,7 @@ class Track:
         work.mkdir()
         task = self._task(contender, work)
         try:
-            answer = run_alone("benchmarks._sopj_run", asdict(task), self.options.timeout)
+            answer = run_alone(run_contender, task, self.options.timeout)
         except ContenderError as error:
             return Outcome(trouble=str(error))
         finally:
@@ -210,7 +206,7 @@ def verdicts(outcomes: Mapping[str, Outcome]) -> list[tuple[str, bool]]:
 def main(arguments: list[str]) -> int:
     """Print tables and verdicts; 1 if results differ, one fails or, with ``--strict``, a target is missed."""
     options = _options(arguments)
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = make_console()
     if importlib.util.find_spec("duckdb") is None:
         console.print(
             "DuckDB, which compares the results, is not installed: pip install duckdb", highlight=False
@@ -225,8 +221,8 @@ def main(arguments: list[str]) -> int:
             console.print(f"{name}: {error}", highlight=False)
             failed = True
             continue
-        with tempfile.TemporaryDirectory(prefix="weft-bench-", dir=options.directory) as folder:
-            track = Track.prepare(Path(folder), flights, options)
+        with working_directory(options) as folder:
+            track = Track.prepare(folder, flights, options)
             outcomes = {contender: track.run(contender) for contender in options.only}
         failed |= _show(console, track.title, outcomes)
         missed |= not all(reached for _, reached in verdicts(outcomes))
@@ -259,9 +255,7 @@ def _some_of(known: Sequence[str], text: str) -> list[str]:
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="weft bench sopj", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser("sopj", __doc__, "timeout directory json strict", timeout=1_800.0)
     add = parser.add_argument
     contenders = list(CONTENDERS)
     add(
@@ -281,11 +275,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     add("--cores", type=int, default=2, help="for all contenders")
     add("--memory", default="6g", help="heap of the Spark that Weft is compared with")
     add("--shuffle-partitions", type=int, default=16, help="of Spark SQL, before it merges small ones")
-    add("--timeout", type=float, default=1_800, help="seconds a contender may take")
     add("--cache", metavar="DIRECTORY", help="keep the data there, and find it there the next time")
-    add("--directory", help="where data, results and checkpoints go; a temporary directory")
-    add("--json", metavar="FILE", help="write the figures there, too")
-    add("--strict", action="store_true", help="exit with 1 if a target is missed")
     options = parser.parse_args(arguments)
     if not 0 <= options.missing < 1:
         parser.error("--missing must be 0 or more, and less than 1")

@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -29,30 +28,30 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks._process import ContenderError, run_alone, say
+from benchmarks._harness import ContenderError, conclude, make_console, run_alone, say
 from benchmarks._splitjoin import Shape, kept_data
-from benchmarks._splitjoin_figures import Case, Latency, Peer, Report, Steady, verdicts
-from benchmarks._splitjoin_latency import LatencyTask, run_latency
 from benchmarks._splitjoin_peers import PEERS, PeerTask, is_installed, run_peer
-from benchmarks._splitjoin_plan import (
+from benchmarks._splitjoin_report import (
+    Case,
+    Latency,
+    Peer,
+    Report,
+    Steady,
     latency_cases,
+    latency_table,
     parse,
     peer_cases,
-    precision_cases,
-    selectivity_cases,
-    throughput_cases,
-)
-from benchmarks._splitjoin_report import (
-    latency_table,
     peers_table,
+    precision_cases,
     precision_table,
+    selectivity_cases,
     selectivity_table,
+    throughput_cases,
     throughput_table,
+    verdicts,
 )
-from benchmarks._splitjoin_run import WeftTask, can_order, run_steady
+from benchmarks._splitjoin_run import LatencyTask, WeftTask, can_order, run_latency, run_steady
 from rich.console import Console
-
-__all__ = ["Track", "main"]
 
 ROUGHLY = 5  # seconds of input that warm up the run for the latency
 
@@ -69,7 +68,7 @@ class Track:
         """Run Weft; None if that fails, and the report says why."""
         options = self.options
         shape = self._shape(case, options.batch_rows, options.warm_up + options.batches + 1)
-        found = self._run(str(case), "_splitjoin_run", run_steady, lambda work: self._task(case, shape, work))
+        found = self._run(str(case), run_steady, lambda work: self._task(case, shape, work))
         return None if found is None else Steady(skip=shape.filling + options.warm_up, **found)
 
     def peer(self, name: str, case: Case, weft: Steady) -> Peer:
@@ -86,7 +85,7 @@ class Track:
             first, second = weft.orders[batch]
             return PeerTask(*where, sum(shape.files[:batch]), rows, (first, second), most)
 
-        found = self._run(f"{PEERS[name][0]}, {case.kind}", "_splitjoin_peers", run_peer, task)
+        found = self._run(f"{PEERS[name][0]}, {case.kind}", run_peer, task)
         if found is None:
             return Peer(note="it failed: see below")
         return Peer(**(found | {"expected": weft.results[batch]} if most == rows else found))
@@ -104,13 +103,13 @@ class Track:
                 asdict(self._task(case, shape, work)), shape.filling, warm_up, options.interval
             )
 
-        found = self._run(f"latency, {case}", "_splitjoin_latency", run_latency, task)
+        found = self._run(f"latency, {case}", run_latency, task)
         if found is None:
             return None
         return Latency(case, 2 * rows / options.interval, options.interval, found["visits"])
 
     def _run(
-        self, what: str, module: str, here: Callable[[Any], dict[str, Any]], task: Callable[[Path], Any]
+        self, what: str, contender: Callable[[Any], dict[str, Any]], task: Callable[[Path], Any]
     ) -> dict[str, Any] | None:
         """The answer of a run, in a process of its own unless all run together; its files are removed."""
         began, work = time.perf_counter(), Path(tempfile.mkdtemp(dir=self.root))
@@ -118,9 +117,9 @@ class Track:
         try:
             made = task(work)
             if self.options.together:
-                found: dict[str, Any] = json.loads(json.dumps(here(made)))
+                found: dict[str, Any] = json.loads(json.dumps(contender(made)))
                 return found
-            return run_alone(f"benchmarks.{module}", asdict(made), self.options.timeout)
+            return run_alone(contender, made, self.options.timeout)
         except ContenderError as error:
             self.report.troubles.append(f"{what}: {error}")
             return None
@@ -216,19 +215,12 @@ RUNS = {
 def main(arguments: list[str]) -> int:
     """Print tables and verdicts; 1 if results differ, a run fails or, with ``--strict``, a target is missed."""
     options = parse(__doc__ or "", arguments)
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = make_console()
     with tempfile.TemporaryDirectory(prefix="weft-bench-", dir=options.directory) as folder:
         track = Track(Path(folder), options)
         for section in options.sections:
             RUNS[section](track, console)
     report = track.report
-    for line in (*report.notes, *report.troubles):
-        console.print(line, highlight=False, markup=False)
-    words = {True: "reached", False: "missed ", None: "unknown"}
-    found = verdicts(report)
-    for target, reached in found:
-        console.print(f"verdict: {words[reached]}  {target}", highlight=False)
-    if options.json:
-        Path(options.json).write_text(json.dumps(report.to_dict(), indent=2), encoding="utf-8")
-    missed = any(reached is False for _, reached in found)
-    return int(bool(report.troubles) or (options.strict and missed))
+    for note in report.notes:
+        console.print(note, highlight=False, markup=False)
+    return conclude(console, options, verdicts(report), report.troubles, report.to_dict())

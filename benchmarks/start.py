@@ -8,10 +8,8 @@ one over the checkpoint of a session that was killed (kill -9) after its first b
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,11 +17,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from benchmarks._process import ContenderError, run_alone, say
-from rich.console import Console
+from benchmarks._harness import ContenderError, conclude, make_console, make_parser, run_alone, say
+from benchmarks._start_run import start
 from rich.table import Table
-
-__all__ = ["main", "phases", "start_table"]
 
 FIRST, AGAIN = 7.0, 9.0  # seconds: to the first result, and after a kill
 SECOND = 1_000_000
@@ -48,7 +44,7 @@ def run_start(root: Path, cores: int, *, die: bool = False) -> Marks:
     """Run one start in a process of its own; with ``die`` it is killed after its first batch, and has no figures."""
     task = {"root": str(root), "cores": cores, "die": die}
     try:
-        return run_alone("benchmarks._start_run", task, TIMEOUT)
+        return run_alone(start, task, TIMEOUT)
     except ContenderError as error:
         if die and "ended with -9" in str(error):
             return {}
@@ -114,21 +110,17 @@ def start_table(found: Mapping[str, Sequence[Marks]]) -> Table:
 
 def main(arguments: list[str]) -> int:
     """Print the table and the verdicts; 1 if a target is missed and ``--strict`` given."""
-    parser = argparse.ArgumentParser(prog="weft bench start", description=__doc__)
+    parser = make_parser("start", __doc__, "cores strict")
     parser.add_argument("--rounds", type=int, default=3, help="starts of each kind")
-    parser.add_argument("--cores", type=int, default=2, help="of Spark")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
     options = parser.parse_args(arguments)
     if options.rounds < 1:
         parser.error("--rounds must be 1 at least")
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:
         found = measure(Path(folder), options.rounds, options.cores)
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = make_console()
     console.print(start_table(found))
-    reached = []
+    judged = []
     for kind, most in (("with archive", FIRST), ("after a kill", AGAIN)):
         taken = statistics.median(marks["result"] for marks in found[kind])
-        reached.append(taken <= most)
-        what = f"{kind}: a result within {most:g} s ({taken:.1f} s)"
-        console.print(f"verdict: {'reached' if reached[-1] else 'missed '}  {what}", highlight=False)
-    return int(options.strict and not all(reached))
+        judged.append((f"{kind}: a result within {most:g} s ({taken:.1f} s)", taken <= most))
+    return conclude(console, options, judged)

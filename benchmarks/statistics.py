@@ -11,8 +11,6 @@ average over sampled batches and others, as a part of the seconds of a batch on 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -25,11 +23,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from benchmarks._data import SCHEMA, Shape, write_streams
 from benchmarks._estimates import BANDS, KEYS, Trial, comparisons, trials
+from benchmarks._harness import conclude, make_console, make_parser, make_table, say
 from benchmarks._pair_run import STREAMS, run_pair
 from benchmarks._plot import Plot, draw
-from benchmarks._process import say
-from benchmarks._report import percentile
-from rich.console import Console
+from benchmarks._race import percentile
 from rich.table import Table
 
 import weft
@@ -37,8 +34,6 @@ from weft.runtime.hop.admit import admit
 from weft.runtime.hop.sampling import EVERY, sample_values
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.wire.reports import ReadReport
-
-__all__ = ["Cost", "main"]
 
 KEPT = (64, 256, 1024)
 MOST_TIME = 0.02  # the part of a batch's time that sampling may take
@@ -98,11 +93,11 @@ def _program() -> ExecutableGraph:
 
 def estimates_table(found: Sequence[Trial]) -> Table:
     """The errors of estimates: a line for each shape, and columns for each size of samples."""
-    table = Table(
-        title="Errors of estimates (p50 / p95, relative), and how many are within two standard errors"
+    table = make_table(
+        "Errors of estimates (p50 / p95, relative), and how many are within two standard errors",
+        ("estimated", "values", *(f"{head} {kept}" for kept in KEPT for head in ("K =", "within"))),
+        2,
     )
-    for head in ("estimated", "values", *(f"{head} {kept}" for kept in KEPT for head in ("K =", "within"))):
-        table.add_column(head, justify="left" if head in ("estimated", "values") else "right")
     for (what, shape), group in groupby(found, key=lambda one: (one.what, one.shape)):
         some = list(group)
         cells = []
@@ -122,9 +117,11 @@ def _within(found: Sequence[Trial]) -> float:
 
 def costs_table(costs: Sequence[Cost]) -> Table:
     """The cost of sampling, by the size of batches."""
-    table = Table(title=f"Cost of sampling the join of two streams, one of {EVERY} batches sampled")
-    for head in ("rows a stream", "batch, ms", "sampled batch, ms more", "of the time", "bytes a report"):
-        table.add_column(head, justify="right")
+    table = make_table(
+        f"Cost of sampling the join of two streams, one of {EVERY} batches sampled",
+        ("rows a stream", "batch, ms", "sampled batch, ms more", "of the time", "bytes a report"),
+        0,
+    )
     for cost in costs:
         times = (f"{1000 * cost.batch:.1f}", f"{1000 * cost.seconds:.2f}", f"{100 * cost.part:.2f} %")
         table.add_row(f"{cost.rows:,}", *times, f"{cost.bytes:,}")
@@ -156,11 +153,7 @@ def _estimates(options: argparse.Namespace) -> list[Trial]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="weft bench statistics",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("statistics", __doc__, "cores json strict")
     add = parser.add_argument
     add("--trials", type=int, default=100, help="draws of every shape")
     add("--rows", type=int, default=100_000, help="of each stream in a draw")
@@ -172,10 +165,7 @@ def _parser() -> argparse.ArgumentParser:
         help="sizes of batches whose cost is measured; empty: none",
     )
     add("--batches", type=int, default=40, help="batches of each size")
-    add("--cores", type=int, default=2, help="of Spark")
     add("--png", metavar="FILE", help="draw the errors there")
-    add("--json", metavar="FILE", help="write the figures there, too")
-    add("--strict", action="store_true", help="exit with 1 if a target is missed")
     return parser
 
 
@@ -183,7 +173,7 @@ def main(arguments: list[str]) -> int:
     """Print the tables and a verdict on each target; 1 if one is missed and ``--strict`` given."""
     options = _parser().parse_args(arguments)
     found = _estimates(options)
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = make_console(160)
     console.print(estimates_table(found))
     costs = []
     for rows in (int(part) for part in options.batch_rows.split(",") if part):
@@ -194,13 +184,8 @@ def main(arguments: list[str]) -> int:
         console.print(costs_table(costs))
     if options.png:
         draw(Path(options.png), [plotted(found)])
-    if options.json:
-        data = {"trials": list(map(asdict, found)), "costs": list(map(asdict, costs))}
-        Path(options.json).write_text(json.dumps(data), encoding="utf-8")
-    judged = verdicts(found, costs)
-    for what, reached in judged:
-        console.print(f"verdict: {'reached' if reached else 'missed '}  {what}", highlight=False)
-    return int(options.strict and not all(reached for _, reached in judged))
+    figures = {"trials": list(map(asdict, found)), "costs": list(map(asdict, costs))}
+    return conclude(console, options, verdicts(found, costs), figures=figures)
 
 
 def verdicts(found: Sequence[Trial], costs: Sequence[Cost]) -> list[tuple[str, bool]]:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
-import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
 from multiprocessing import get_context
 
-from rich.console import Console
+from benchmarks._harness import conclude, make_console, make_parser, make_table
 from rich.progress import track
 from rich.table import Table
 from tests.random_cases import random_case
@@ -57,12 +56,11 @@ def times_cheaper(results: list[Result], name: str) -> int:
 
 def quality_table(results: list[Result]) -> Table:
     """The table of costs relative to the best plan's, with one row per strategy."""
-    table = Table(
-        title=f"Cost relative to the best plan ({len(results)} random queries of 3-5 relations)",
+    table = make_table(
+        f"Cost relative to the best plan ({len(results)} random queries of 3-5 relations)",
+        ("strategy", "mean", "median", "p95", "worst", "best", "> auto", "< auto"),
         caption="best: best plan found; > auto, < auto: queries dearer, cheaper than auto",
     )
-    for head in ("strategy", "mean", "median", "p95", "worst", "best", "> auto", "< auto"):
-        table.add_column(head, justify="left" if head == "strategy" else "right")
     for name in HEURISTICS:
         ratios = sorted(ratio[name] for _, ratio in results)
         beaten = sum(ratio[name] > ratio["auto"] * (1 + EQUAL) for _, ratio in results)
@@ -103,9 +101,10 @@ def measure(count: int) -> list[list[float]]:
 
 def time_table(times: list[list[float]]) -> Table:
     """The table of planning times of `auto` in one process."""
-    table = Table(title=f"Time to plan with auto (ms), {len(times[0])} random queries each")
-    for head in ("query", "median", "p95", "worst", "to reach"):
-        table.add_column(head, justify="left" if head == "query" else "right")
+    table = make_table(
+        f"Time to plan with auto (ms), {len(times[0])} random queries each",
+        ("query", "median", "p95", "worst", "to reach"),
+    )
     for (relations, shape, target), taken in zip(TIMED, times, strict=True):
         figures = (statistics.median(taken), p95(taken), taken[-1])
         table.add_row(timed_name(relations, shape), *(f"{ms:.1f}" for ms in figures), str(target or ""))
@@ -136,22 +135,17 @@ def positive(text: str) -> int:
 
 def main(arguments: list[str]) -> int:
     """Print both tables and a verdict on each target; 1 if one is missed and ``--strict`` given."""
-    parser = argparse.ArgumentParser(prog="weft bench strategies", description=__doc__)
+    parser = make_parser("strategies", __doc__, "strict")
     parser.add_argument("--queries", type=positive, default=1000, help="random queries to compare")
     parser.add_argument("--timed", type=positive, default=100, help="random queries to time")
     parser.add_argument("--workers", type=positive, default=2, help="processes for the comparison")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
     options = parser.parse_args(arguments)
-    # Rich assumes that a file or pipe is 80 columns wide, and cuts what does not fit.
-    console, begin = Console(width=None if sys.stdout.isatty() else 120), time.perf_counter()
+    console, begin = make_console(), time.perf_counter()
     times = measure(options.timed)
     console.print(time_table(times))
     with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
         found = pool.map(costs, range(options.queries), chunksize=2)
         results = list(track(found, "comparing", options.queries, console=console, transient=True))
     console.print(quality_table(results))
-    judged = verdicts(times, results)
-    for target, reached in judged:
-        console.print(f"verdict: {'reached' if reached else 'missed '}  {target}", highlight=False)
     console.print(f"{timedelta(seconds=round(time.perf_counter() - begin))} in all")
-    return int(options.strict and not all(reached for _, reached in judged))
+    return conclude(console, options, verdicts(times, results))

@@ -13,18 +13,14 @@ import json
 import os
 import sys
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchmarks._flink import STATES, find_flink
+from benchmarks._harness import ContenderError, make_console, make_parser, make_table, run_alone, say
 from benchmarks._joins import JOINS
-from benchmarks._process import ContenderError, run_alone, say
-from benchmarks._sustainable_run import SustainableTask
-from rich.console import Console
+from benchmarks._sustainable import SustainableTask, run_trials
 from rich.table import Table
-
-__all__ = ["main"]
 
 CONTENDERS = ("weft", "rocksdb", "hdfs", *STATES)
 
@@ -32,17 +28,10 @@ CONTENDERS = ("weft", "rocksdb", "hdfs", *STATES)
 def sustainable_table(join: str, found: dict[str, dict[str, Any]], options: argparse.Namespace) -> Table:
     """The table of a join, with one row for each contender."""
     title = f"{join}: the highest rate with p95 ≤ {options.bound:g} s, {options.cores} cores"
-    table = Table(title=title)
-    for head in (
-        "contender",
-        "rows/s per stream",
-        "rows/s in all",
-        "p50 (s)",
-        "p95 (s)",
-        "own p95 (s)",
-        "trials",
-    ):
-        table.add_column(head, justify="left" if head == "contender" else "right")
+    table = make_table(
+        title,
+        ("contender", "rows/s per stream", "rows/s in all", "p50 (s)", "p95 (s)", "own p95 (s)", "trials"),
+    )
     streams = len(JOINS[join].streams)
     for name, one in found.items():
         best = next((trial for trial in one["trials"] if trial["rate"] == one["best"]), None)
@@ -74,7 +63,7 @@ def run_join(join: str, root: Path, options: argparse.Namespace) -> dict[str, di
             options.flink if contender in STATES else None,
         )
         try:
-            found[contender] = run_alone("benchmarks._sustainable_run", asdict(task), options.timeout)
+            found[contender] = run_alone(run_trials, task, options.timeout)
         except ContenderError as error:
             say(f"{join}: {contender} failed: {error}")
     return found
@@ -93,7 +82,7 @@ def _leave_out_flink(options: argparse.Namespace) -> None:
 
 def main(arguments: list[str]) -> int:
     """Print a table for each join; 1 if a contender sustained no rate at all, or failed."""
-    parser = argparse.ArgumentParser(prog="weft bench sustainable", description=__doc__)
+    parser = make_parser("sustainable", __doc__, "cores")
     parser.add_argument("--joins", default="pair,chain3", help=f"some of {', '.join(JOINS)}")
     parser.add_argument("--contenders", default="weft,rocksdb,flink", help=f"some of {', '.join(CONTENDERS)}")
     parser.add_argument(
@@ -113,7 +102,6 @@ def main(arguments: list[str]) -> int:
         "--warm-up", type=float, default=8.0, help="seconds at the beginning that do not count"
     )
     parser.add_argument("--interval", type=float, default=0.25, help="seconds between files of a stream")
-    parser.add_argument("--cores", type=int, default=2, help="of Spark")
     parser.add_argument("--memory", default="4g", help="of Spark's driver")
     parser.add_argument(
         "--timeout", type=float, default=3600.0, help="seconds that a contender may take in all"
@@ -126,7 +114,7 @@ def main(arguments: list[str]) -> int:
         if unknown:
             parser.error(f"{unknown[0]} is none of {', '.join(known)}")
     _leave_out_flink(options)
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = make_console()
     found: dict[str, dict[str, dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:
         for join in options.joins:

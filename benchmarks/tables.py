@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -25,14 +24,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from benchmarks._process import say
+from benchmarks._harness import make_console, make_table, say
 from benchmarks._progress import batch_seconds, wait_for, weft_batches
-from rich.console import Console
-from rich.table import Table
 
 import weft
-
-__all__ = ["Figures", "main"]
 
 SCHEMA = "k long, n long, ts timestamp"
 TABLE = "k long, x long"
@@ -254,10 +249,11 @@ def _joins(bench: Bench) -> dict[str, tuple[Figures, Figures]]:
 def _print(
     given: argparse.Namespace, rows: dict[str, tuple[Figures, Figures]], levels: dict[str, list[float]]
 ) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    table = Table(title=f"{given.rows:,} rows of a stream, {given.cores} cores")
-    for head in ("join", "Weft, rows/s", "Spark, rows/s", "ratio", "results"):
-        table.add_column(head, justify="left" if head == "join" else "right")
+    console = make_console()
+    table = make_table(
+        f"{given.rows:,} rows of a stream, {given.cores} cores",
+        ("join", "Weft, rows/s", "Spark, rows/s", "ratio", "results"),
+    )
     for name, (mine, other) in rows.items():
         ratio = mine.rows_per_second / other.rows_per_second
         same = "" if mine.results == other.results else f", Spark {other.results:,}"

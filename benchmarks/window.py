@@ -8,18 +8,14 @@ tenth give the exit code 1.
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks._data import Shape, write_streams
+from benchmarks._harness import conclude, make_console, make_parser, make_table, say
 from benchmarks._pair_run import STREAMS, run_pair
-from benchmarks._process import say
-from rich.console import Console
 from rich.table import Table
-
-__all__ = ["main"]
 
 WINDOWS = (1, 2, 4, 8, 16, 32)
 TARGET = 2.0  # how much dearer a row may be in the longest window than in the shortest
@@ -67,9 +63,11 @@ def measure(root: Path, window: int, options: argparse.Namespace) -> Cost:
 
 def cost_table(costs: list[Cost]) -> Table:
     """The table of costs, with one row per window."""
-    table = Table(title=f"Cost of an input row at equal output ({costs[0].rows:,} rows measured each)")
-    for head in ("window", "stored rows", "results a row", "µs a row", "÷ first"):
-        table.add_column(head, justify="right")
+    table = make_table(
+        f"Cost of an input row at equal output ({costs[0].rows:,} rows measured each)",
+        ("window", "stored rows", "results a row", "µs a row", "÷ first"),
+        0,
+    )
     for cost in costs:
         table.add_row(
             f"{cost.window} s",
@@ -83,26 +81,21 @@ def cost_table(costs: list[Cost]) -> Table:
 
 def main(arguments: list[str]) -> int:
     """Print the table and the verdict; 1 if outputs differ or, with ``--strict``, the target is missed."""
-    parser = argparse.ArgumentParser(prog="weft bench window", description=__doc__)
+    parser = make_parser("window", __doc__, "cores strict")
     parser.add_argument("--windows", type=int, nargs="+", default=WINDOWS, help="seconds")
     parser.add_argument("--rate", type=int, default=100_000, help="rows a second of each stream")
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of each stream to measure")
     parser.add_argument("--batch-rows", type=int, default=200_000, help="rows of each stream in a batch")
-    parser.add_argument("--cores", type=int, default=2, help="of Spark")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if the target is missed")
     options = parser.parse_args(arguments)
     costs = []
     for window in options.windows:
         with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:
             costs.append(measure(Path(folder), window, options))
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = make_console()
     console.print(cost_table(costs))
     ratio = costs[-1].micros / costs[0].micros
-    reached = ratio <= TARGET
     what = f"a row at most {TARGET:g} × as dear in {costs[-1].window} s as in {costs[0].window} s ({ratio:.2f} ×)"
-    console.print(f"verdict: {'reached' if reached else 'missed '}  {what}", highlight=False)
     outputs = sorted(cost.matches for cost in costs)
-    if outputs[0] == 0 or outputs[-1] / outputs[0] > 1 + DIFFER:
-        console.print("the outputs are not equal, so the costs cannot be compared")
-        return 1
-    return int(options.strict and not reached)
+    unequal = outputs[0] == 0 or outputs[-1] / outputs[0] > 1 + DIFFER
+    troubles = ["the outputs are not equal, so the costs cannot be compared"] if unequal else []
+    return conclude(console, options, [(what, ratio <= TARGET)], troubles)

@@ -7,10 +7,20 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from benchmarks._mjoin_data import DATASETS, SPAN, STREAMS, batches, bursts, generate, in_quarters, wave
 from benchmarks._mjoin_report import CONTENDERS, FEW, Figures, averages, figures_of, verdicts, write_csv
 from benchmarks._mjoin_report import TABLE_4 as PAPER
-from benchmarks._mjoin_run import Batch, Run
+from benchmarks._mjoin_run import (
+    DATASETS,
+    SPAN,
+    STREAMS,
+    Batch,
+    Run,
+    batches,
+    bursts,
+    generate,
+    in_quarters,
+    wave,
+)
 from benchmarks.mjoin import main, measure
 
 pytestmark = pytest.mark.bench

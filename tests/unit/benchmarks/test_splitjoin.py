@@ -13,21 +13,29 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from benchmarks import splitjoin
-from benchmarks._process import ContenderError
+from benchmarks._harness import ContenderError
 from benchmarks._splitjoin import KINDS, SCHEMAS, SPAN, Shape, kept_data, read_rows, sql
-from benchmarks._splitjoin_figures import CORES, LARGE, Case, Latency, Peer, Report, Steady, verdicts
-from benchmarks._splitjoin_latency import Visits, visits
 from benchmarks._splitjoin_peers import PEERS, PeerTask, run_peer
-from benchmarks._splitjoin_plan import (
+from benchmarks._splitjoin_report import (
+    CORES,
+    LARGE,
+    Case,
+    Latency,
+    Peer,
+    Report,
+    Steady,
     latency_cases,
     parse,
     peer_cases,
+    peers_table,
     precision_cases,
+    precision_table,
     selectivity_cases,
     throughput_cases,
+    throughput_table,
+    verdicts,
 )
-from benchmarks._splitjoin_report import peers_table, precision_table, throughput_table
-from benchmarks._splitjoin_run import WeftTask, make_query, make_session
+from benchmarks._splitjoin_run import Visits, WeftTask, make_query, make_session, visits
 from rich.console import Console
 
 import weft
@@ -264,14 +272,14 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(
 ) -> None:
     asked: list[str] = []
 
-    def fail(module: str, task: dict[str, Any], _: float) -> dict[str, Any]:
-        asked.append(f"{module} {task['kind']}")
+    def fail(contender: Any, task: WeftTask, _: float) -> dict[str, Any]:
+        asked.append(f"{contender.__name__} {task.kind}")
         raise ContenderError("it ended with 137")
 
     monkeypatch.setattr(splitjoin, "run_alone", fail)
     small = ["--windows", "16", "--batch-rows", "8", "--cores", "1", "--partitions", "2"]
     assert splitjoin.main([*small, "--sections", "throughput", "--directory", str(tmp_path)]) == 1
-    assert asked == ["benchmarks._splitjoin_run time", "benchmarks._splitjoin_run count"]
+    assert asked == ["run_steady time", "run_steady count"]
     assert capsys.readouterr().out.count("it ended with 137") == 2
     assert list(tmp_path.iterdir()) == []
 
