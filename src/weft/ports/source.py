@@ -63,10 +63,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """Something that is there but cannot be read yet, and why: a file that is still being written."""
+    """Something that is there but cannot be read yet, and why: a file that is still being written.
+
+    It is ``awaited`` if whoever waits for all that is there waits for it, too.
+    """
 
     name: str
     reason: str
+    awaited: bool = True
 
 
 @dataclass(frozen=True, slots=True)

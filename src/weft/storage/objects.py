@@ -303,7 +303,7 @@ def _library() -> Any:
 def _store(uri: str, patience: timedelta) -> Any:
     """The store of a URI, one for each process; credentials come from the environment."""
     options = {
-        "timeout": _TIMEOUT,
+        "timeout": min(_TIMEOUT, patience),
         "connect_timeout": _CONNECTED,
         **({"allow_http": True} if _is_plain() else {}),
     }
@@ -327,7 +327,7 @@ def delta_options(*, hurried: bool = False) -> dict[str, str]:
     """
     patience = _PROBED if hurried else _PATIENCE
     return {
-        "timeout": f"{_TIMEOUT.seconds}s",
+        "timeout": f"{min(_TIMEOUT, patience).seconds}s",
         "connect_timeout": f"{_CONNECTED.seconds}s",
         "max_retries": str(_TRIES[patience]),
         "retry_timeout": f"{patience.seconds}s",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,12 +41,21 @@ def test_kafka_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
         sink.commit(0, ROWS)
 
 
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The URL of a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
 @pytest.mark.parametrize("make", [weft.to_parquet, weft.to_delta])
-def test_an_object_store_is_given_up_soon(make: type[Sink], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is asked again for a minute by itself."""
+def test_an_object_store_is_given_up_soon(
+    make: type[Sink], silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that does not answer is asked again for a minute by itself."""
     pytest.importorskip("obstore")
     pytest.importorskip("deltalake")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{NOBODY}")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", silent)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "x")
     monkeypatch.setenv("AWS_REGION", "us-east-1")

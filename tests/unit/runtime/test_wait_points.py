@@ -43,6 +43,17 @@ def scripted() -> tuple[Scripted, Intake, WaitPoints]:
     return cursor, intake, WaitPoints(intake)
 
 
+def test_what_nobody_can_read_is_not_waited_for() -> None:
+    """A file without permission would hold up whoever waits, for ever."""
+    cursor, _, wait_points = scripted()
+    point = wait_points.add()
+    for unfinished, reached in ((X, False), (Unfinished("x", "no permission", awaited=False), True)):
+        cursor.offer = Offer((), (unfinished,))
+        wait_points.look()
+        wait_points.release(0, 0, lambda: False)
+        assert point.reached.is_set() == reached
+
+
 def test_a_look_that_was_under_way_does_not_count() -> None:
     """It may not have seen what was there when somebody began to wait."""
     cursor, _, wait_points = scripted()

@@ -5,7 +5,8 @@ are found in one look are offered in the order of that time, the oldest first, t
 follow. A file is offered when it is complete, or has not changed for as long as `FileRules` say. An offer is bounded,
 and says how much waits in all. A file of which only some row groups were taken is still offered if it is gone, so that
 its loss is noticed. A file that was taken when it was empty is offered once more when it is filled. What cannot be read
-because it is no file (a pipe, a link to nothing) is not waited for; the log names it once.
+because it is no file (a pipe, a link to nothing) is not waited for; the log names it once. So it is with a file that
+this user may not read, once as long has passed as a file is waited for that is not complete; it is read when it can be.
 
 A name that was taken stays so for as long as its file is there, and for at least ten minutes after it was first missed:
 a file that is out of sight for a moment is not read twice. Names whose files are gone are forgotten afterwards, so what
@@ -24,7 +25,7 @@ import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -166,6 +167,7 @@ class _WaitingFile:
     parts: list[Part] | None = None  # None: not found complete yet
     unfinished: str | None = None
     checked: bool = False
+    unreadable: bool = False  # this user could not read it for longer than a file is waited for
     begun: bool = False  # some of its parts were taken: the others are offered as they are
 
 
@@ -248,7 +250,7 @@ class FileCursor:
             self._look_at(name, now, offering, unfinished)
         counted = len(self._waiting) - len(unfinished) + self._extra
         waiting = self._bytes - sum(self._waiting[one.name].bytes for one in unfinished)
-        named = (Unfinished(_shown(self._waiting[one.name].path), one.reason) for one in unfinished)
+        named = (replace(one, name=_shown(self._waiting[one.name].path)) for one in unfinished)
         return Offer(tuple(offering.parts), tuple(named), (counted, waiting))
 
     def _compare(self, now: float) -> None:
@@ -299,14 +301,15 @@ class FileCursor:
                 return
             self._examine(name, file, status, now)
         if file.parts is None:
-            unfinished.append(Unfinished(name, file.unfinished or "it is being written"))
+            reason = file.unfinished or "it is being written"
+            unfinished.append(Unfinished(name, reason, awaited=not file.unreadable))
         else:
             offering.add(file.parts)
 
     def _examine(self, name: str, file: _WaitingFile, status: FileStatus, now: float) -> None:
         """Find the parts of a file, if it is complete or has not changed for long enough."""
         if status != file.status:
-            file.status, file.since, file.checked = status, now, False
+            file.status, file.since, file.checked, file.unreadable = status, now, False, False
             self._set_parts(name, None, estimate_bytes(file.path, self._format, status.size))
         if file.parts is not None or not _is_text(name):
             return
@@ -325,6 +328,11 @@ class FileCursor:
             return
         except OSError as error:
             file.unfinished = f"it cannot be read: {error.strerror or error}"
+            if waited and not file.unreadable:
+                file.unreadable = True
+                _LOG.warning(
+                    "stream %s does not read %s: %s", self._context.stream, file.path, file.unfinished
+                )
 
     def _parts_of(self, path: str, status: FileStatus) -> list[Part] | None:
         context = self._context

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.unit.connectors.formats import writers
+from weft.connectors.files import checks, parts
 from weft.connectors.files.checks import SETTLED
 from weft.connectors.files.parts import FileStatus
 from weft.connectors.files.source import FilesSource, files
@@ -385,3 +387,33 @@ def test_to_take_parts_twice_changes_nothing(tmp_path: Path) -> None:
         assert json.dumps(state) == kept
     assert sorted(found) == list(range(20_000))
     assert cursor.state()["since"] == ["a.parquet"]
+
+
+def test_a_file_that_may_not_be_read_is_named_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever waits for all that is there would wait for ever; nobody would know for what."""
+    open_file, denied = checks.open_file, {"secret.parquet"}
+
+    def refusing(path: str, within: str | None = None) -> Any:
+        if Path(path).name in denied:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return open_file(path, within)
+
+    for module in (checks, parts):
+        monkeypatch.setattr(module, "open_file", refusing)
+    cursor = source(tmp_path, unfinished_after="1 minute").open(place())
+    parquet(tmp_path / "secret.parquet", 1)
+    parquet(tmp_path / "plain.parquet", 2)
+    now = time.time()
+    offer = cursor.look(now)
+    assert names(offer) == ["plain.parquet"]
+    assert [file.awaited for file in offer.unfinished] == [True]
+    for later in (61, 62, 63):
+        offer = cursor.look(now + later)
+        assert [file.awaited for file in offer.unfinished] == [False]
+        assert reasons(offer) == {"secret.parquet": "it cannot be read: Permission denied"}
+    assert caplog.text.count("does not read") == 1
+    assert str(tmp_path / "secret.parquet") in caplog.text
+    denied.clear()
+    assert sorted(names(cursor.look(now + 64))) == ["plain.parquet", "secret.parquet"]

@@ -148,7 +148,8 @@ class Intake:
 
     def _has_released(self, name: str, count: int) -> bool:
         released, offer = self.released.get(name, 0), self.offers.get(name)
-        nothing_waits = offer is not None and offer.backlog[0] == 0 and not offer.unfinished
+        awaited = offer is None or any(file.awaited for file in offer.unfinished)
+        nothing_waits = offer is not None and offer.backlog[0] == 0 and not awaited
         return released >= count or (nothing_waits and released >= self.taken.get(name, 0))
 
     def backlog(self, rows_per_byte: Mapping[str, float], now: int) -> dict[str, Backlog]:

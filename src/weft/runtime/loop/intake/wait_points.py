@@ -55,7 +55,9 @@ class WaitPoints:
         before = list(self._waiting)
         self._intake.look()
         offers = self._intake.offers
-        unfinished = frozenset((name, one.name) for name, offer in offers.items() for one in offer.unfinished)
+        unfinished = frozenset(
+            (name, file.name) for name, offer in offers.items() for file in offer.unfinished if file.awaited
+        )
         for point in before:
             if point.target is None:
                 point.target, point.unfinished = self._intake.waiting(), unfinished
