@@ -18,7 +18,7 @@ from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.copying import copy_checkpoint
 from weft.service.cli import app
 from weft.service.commands.checkpoint import named_checkpoint
-from weft.storage.places import storage_at
+from weft.storage.storage import storage_at
 
 
 def test_a_copy_goes_on(s3: str, tmp_path: Path) -> None:

@@ -19,8 +19,7 @@ from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.lease import Lease
 from weft.runtime.log.values import BatchPlan, Manifest
-from weft.storage.places import storage_at
-from weft.storage.storage import Memory
+from weft.storage.storage import Memory, storage_at
 
 # A driver that commits batch after batch until it is refused, and says each one.
 _DRIVER = """
@@ -29,7 +28,7 @@ from weft.errors import StateError
 from weft.runtime.log import lease
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
-from weft.storage.places import storage_at
+from weft.storage.storage import storage_at
 lease.LEASE_SECONDS = 1.0
 log = Checkpoint(storage_at(sys.argv[1]))
 try:

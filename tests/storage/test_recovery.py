@@ -16,7 +16,7 @@ from tests.shares import numbers, share_of
 from tests.storage.s3_front import Front
 from tests.storage.stricken import Stricken
 from weft.runtime.log.checkpoint import Checkpoint
-from weft.storage.places import storage_at
+from weft.storage.storage import storage_at
 
 KINDS = ("changing", "outer", "fixed")
 LEASE = 2.0  # seconds

@@ -18,8 +18,7 @@ from tests.storage import s3_server
 from weft.errors import ConfigError, StateError
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.storage.objects import ObjectStorage, _store
-from weft.storage.places import new_memory, storage_at
-from weft.storage.storage import LocalDisk, Storage
+from weft.storage.storage import LocalDisk, Storage, new_memory, storage_at
 from weft.storage.uris import normal_place
 
 

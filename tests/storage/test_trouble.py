@@ -19,7 +19,7 @@ from weft.kernels.expr.arrow import result_schema
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.loop.driver_order import POLICIES
 from weft.storage.objects import ObjectStorage
-from weft.storage.places import storage_at
+from weft.storage.storage import storage_at
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -28,7 +28,7 @@ from weft.session.settings import Settings
 from weft.session.validation import check, stream_of, table_of, with_counted_rows, with_selectivity
 from weft.sql.expressions import is_function_name
 from weft.stats.statistics import Statistics
-from weft.storage.places import storage_at
+from weft.storage.storage import storage_at
 
 if TYPE_CHECKING:
     from weft.runtime.loop.handle import Running

@@ -50,8 +50,7 @@ from weft.session.registry import Registered
 from weft.session.settings import Settings
 from weft.session.validation import dead_letters_of
 from weft.storage.objects import ObjectStorage
-from weft.storage.places import storage_at
-from weft.storage.storage import Storage
+from weft.storage.storage import Storage, storage_at
 from weft.storage.uris import is_object_uri, normal_place
 
 if TYPE_CHECKING:

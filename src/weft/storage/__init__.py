@@ -1,1 +1,4 @@
-"""Where what must survive is kept: a directory of this machine's file system, or the memory of this process."""
+"""Named bytes: on a disk, in memory (`storage`), or in an object store (`objects`) with a `cache` on every host.
+
+`uris` says which storage a text names, `paths` what a path means on this machine.
+"""

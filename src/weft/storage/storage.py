@@ -4,6 +4,9 @@ Guarantees: an entry is there completely or not at all, whenever the process end
 None. Of all who put an entry if it is absent, one succeeds. One that cannot be read or written is a `StateError` that
 names it. Names are relative paths with `/` between their parts. Nothing needs a rename or a lock of the storage; how a
 disk writes an entry is its own affair. `weft.storage.objects` has the third storage, an object store.
+
+`storage_at` gives the storage at a place, so that tasks find what the driver means: a path names a directory, a URI
+such as ``s3://bucket/ck`` a place in an object store; one in memory is known in the process that made it alone.
 """
 
 from __future__ import annotations
@@ -14,14 +17,25 @@ import os
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from weft.errors import StateError
+from weft.storage.objects import ObjectStorage
+from weft.storage.uris import is_object_uri, normal_place
 
-__all__ = ["LocalDisk", "Memory", "Storage", "checkpoint_writes"]
+__all__ = [
+    "LocalDisk",
+    "Memory",
+    "Storage",
+    "checkpoint_writes",
+    "new_memory",
+    "storage_at",
+]
+
 
 _UNFINISHED = ".tmp"  # the end of the name of a file that is being written, which begins with a dot
 
@@ -293,3 +307,22 @@ class Memory:
     def locate(self, name: str) -> str:
         """The name of an entry."""
         return f"memory:{name}"
+
+
+_MEMORIES: dict[str, Memory] = {}
+_NUMBERS = count()
+_MEMORY = "memory:"
+
+
+def new_memory() -> str:
+    """A new place in the memory of this process; what is put below it is there, too."""
+    return f"{_MEMORY}{next(_NUMBERS)}"
+
+
+def storage_at(place: str) -> Storage:
+    """The storage at a place."""
+    if place.startswith(_MEMORY):
+        return _MEMORIES.setdefault(place, Memory())
+    if is_object_uri(place):
+        return ObjectStorage(normal_place(place))
+    return LocalDisk(Path(normal_place(place)))

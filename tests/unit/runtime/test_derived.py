@@ -11,7 +11,7 @@ import pytest
 import weft
 from weft.connectors.derived.sink import DerivedSink
 from weft.errors import CatalogError, QueryError
-from weft.storage.places import new_memory, storage_at
+from weft.storage.storage import new_memory, storage_at
 from weft.testing import LocalRun
 
 START = datetime(2024, 1, 1)

@@ -1,1 +1,1 @@
-"""Delta tables, read as tables and written as sinks."""
+"""Delta tables: a `sink`, the `files` that it writes, and a `table` that streams look up."""

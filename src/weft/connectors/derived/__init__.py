@@ -1,1 +1,1 @@
-"""The results of a query as the tuples of a stream."""
+"""The results of queries as streams of other queries: the `sink` that writes them, the `source` that reads them."""

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from weft.ports.sink import ResultRows
-from weft.storage.places import storage_at
-from weft.storage.storage import Storage
+from weft.storage.storage import Storage, storage_at
 
 __all__ = [
     "DerivedSink",

@@ -17,7 +17,7 @@ import pyarrow as pa
 from weft.errors import SourceError
 from weft.logical.schema import Schema
 from weft.ports.source import CursorContext, Offer, Part, PartRows
-from weft.storage.places import storage_at
+from weft.storage.storage import storage_at
 
 __all__ = [
     "DerivedCursor",

@@ -30,7 +30,7 @@ from datetime import timedelta
 from typing import Any
 
 from weft.connectors.files.checks import is_within, settling_time, why_incomplete
-from weft.connectors.files.cleaning import Cleaner
+from weft.connectors.files.cleaner import Cleaner
 from weft.connectors.files.listing import Listing
 from weft.connectors.files.parts import FileStatus, estimate_bytes, parts_of, remaining_parts
 from weft.errors import SourceError, StateError, nearest
@@ -165,10 +165,10 @@ class _WaitingFile:
     since: float
     bytes: int
     parts: list[Part] | None = None  # None: not found complete yet
-    unfinished: str | None = None
-    checked: bool = False
-    unreadable: bool = False  # this user could not read it for longer than a file is waited for
     begun: bool = False  # some of its parts were taken: the others are offered as they are
+    unfinished: str | None = field(default=None, init=False)
+    checked: bool = field(default=False, init=False)
+    unreadable: bool = field(default=False, init=False)  # for longer than a file is waited for
 
 
 @dataclass(slots=True)

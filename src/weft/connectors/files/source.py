@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 
 from weft.connectors.files.checks import open_file
-from weft.connectors.files.cleaning import check_archive
+from weft.connectors.files.cleaner import check_archive
 from weft.connectors.files.cursor import FileCursor, FileRules
 from weft.connectors.files.listing import Listing, name_matcher
 from weft.connectors.files.object_files import ObjectCursor, ObjectFolder

@@ -14,8 +14,7 @@ from pathlib import Path
 from weft.connectors.formats.records import BadRecord, decode_records, encode_records
 from weft.errors import SourceError
 from weft.logical.arguments import check_fields
-from weft.storage.places import storage_at
-from weft.storage.storage import Storage
+from weft.storage.storage import Storage, storage_at
 
 __all__ = [
     "DeadLetterBox",

@@ -1,1 +1,1 @@
-"""Streaming DataFrames of Spark as streams."""
+"""Streaming DataFrames of Spark's as a `source`, by way of Arrow files."""

@@ -1,1 +1,1 @@
-"""Generated rows, for demos and benchmarks."""
+"""Generated rows: at a `rate`, and with columns that `drift` while somebody turns a dial."""

@@ -1,1 +1,1 @@
-"""Results as Iceberg tables."""
+"""Results as Iceberg tables: the `sink`."""

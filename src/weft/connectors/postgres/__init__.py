@@ -1,1 +1,1 @@
-"""Results as rows of PostgreSQL tables."""
+"""Results as rows of PostgreSQL tables: the `sink`, and `columns` in PostgreSQL's types."""

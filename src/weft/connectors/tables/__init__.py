@@ -1,1 +1,1 @@
-"""Tables that streams look up."""
+"""Tables that streams look up: `readers` of files, of Arrow tables and of DataFrames."""

@@ -29,8 +29,7 @@ from weft.runtime.state.segment_file import BUCKETS
 from weft.stats.known import Known
 from weft.stats.report import StatisticsRow, observed_rows
 from weft.storage.cache import CacheCounts
-from weft.storage.places import storage_at
-from weft.storage.storage import Storage
+from weft.storage.storage import Storage, storage_at
 
 __all__ = ["CheckpointState", "Files", "QueryState", "StoreState", "StreamState", "inspect"]
 

@@ -34,7 +34,7 @@ def copy(
     """Copy the checkpoint of a stopped session to another storage, and compare what was copied."""
     from weft.runtime.log.copying import copy_checkpoint  # other commands need not load it
     from weft.storage.objects import ObjectStorage
-    from weft.storage.places import storage_at
+    from weft.storage.storage import storage_at
 
     places = storage_at(source), storage_at(target)
     for one in places:
@@ -82,7 +82,7 @@ def watermark(
     else:
         from weft.runtime.loop.intake.watermark_resets import reset_stopped
         from weft.session.validation import checkpoint_path
-        from weft.storage.places import storage_at
+        from weft.storage.storage import storage_at
 
         reset_stopped(storage_at(str(checkpoint_path(place))), stream, moment)
     when = "the next batch" if remote else "the first batch of the next session"

@@ -36,7 +36,7 @@ from weft.service.terminal.view import line, screen, summary
 from weft.service.terminal.watch import log_batches, stop_signals, watch
 from weft.session.planned_query import PlannedQuery
 from weft.storage.objects import ObjectStorage
-from weft.storage.places import storage_at
+from weft.storage.storage import storage_at
 from weft.storage.uris import is_object_uri, normal_place
 
 __all__ = ["RunOptions", "check_runnable", "run_pipeline"]

@@ -31,7 +31,7 @@ from weft.service.pipeline.document import Node
 from weft.service.pipeline.sinks import read_sink
 from weft.service.pipeline.streams import add_stream
 from weft.session.preview import Preview
-from weft.storage.places import storage_at
+from weft.storage.storage import storage_at
 
 __all__ = ["AddedStreams", "SessionHub"]
 

@@ -22,8 +22,7 @@ from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.intake.cursors import Intake
 from weft.runtime.queries.request import DERIVED, QueryRequest, is_inner
 from weft.runtime.queries.resume import Resumed
-from weft.storage.places import new_memory
-from weft.storage.storage import Memory
+from weft.storage.storage import Memory, new_memory
 
 __all__ = ["DerivedStreams", "InnerQuery"]
 
