@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from weft.logical.codec import decode, encode
+from weft.logical.expr.user_functions import ConditionFigures, FunctionFigures
 from weft.ports.source import Part
 from weft.runtime.log.totals import QueryTotals, Totals
 from weft.runtime.log.values import BatchPlan, HeldRun, KeptBatch, Manifest, Suspension
@@ -20,8 +21,6 @@ from weft.runtime.model.batch_order import BatchOrder, Clock, Count
 from weft.runtime.observe.metrics import (
     Backlog,
     BatchMetrics,
-    ConditionMetrics,
-    FunctionMetrics,
     KeyMetrics,
     StoreMetrics,
 )
@@ -50,8 +49,8 @@ METRICS = BatchMetrics(
     {"q": 2},
     3,
     {"q": KeyMetrics(9, 4, 1, 2, ({"key": "7", "a": 4},))},
-    {"near": FunctionMetrics(3, 0.5)},
-    {"near(a.x)": ConditionMetrics(9, 4)},
+    {"near": FunctionFigures(3, 0.5)},
+    {"near(a.x)": ConditionFigures(9, 4)},
     (0.5, 1.0),
     {"s": {"k": ((7, 0.25), ("x", 0.125))}},
     {"q": {"rows": 4, "mark": 5, "timed": True}},

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from weft.bucket.bounds import Bounds
 from weft.errors import FunctionError, SourceError, SqlError, StateError, WeftError
-from weft.kernels.expr.user_functions import CallCounts, ConditionCounts, Spent
+from weft.kernels.expr.user_functions import CallCounts
+from weft.logical.expr.user_functions import ConditionFigures, FunctionFigures
 from weft.runtime.hop.census import Census, TooMany
 from weft.runtime.log.values import HeldRun
 from weft.runtime.loop.batch.task_reports import TaskReports
@@ -71,7 +72,7 @@ EXAMPLES: list[Report] = [
         2,
         0.5,
         {"a→b": StepFigures(3, 4, 1), "b→a": StepFigures()},
-        CallCounts({"near": Spent(3, 0.5)}, {"near(a.x)": ConditionCounts(9, 4)}),
+        CallCounts({"near": FunctionFigures(3, 0.5)}, {"near(a.x)": ConditionFigures(9, 4)}),
         {"q": Census(3, 2, 1, (TooMany("7", {"a": 4, "b": 2}),))},
         {"q": 3},
         {"q": 1},

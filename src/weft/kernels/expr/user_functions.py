@@ -24,14 +24,13 @@ import pyarrow.compute as pc
 from weft.errors import FunctionError, nearest
 from weft.kernels.expr.datum import as_array
 from weft.logical.expr.expression import Call, Expr, to_sql
+from weft.logical.expr.user_functions import ConditionFigures, FunctionFigures
 
 __all__ = [
     "MOST",
     "CallCounts",
-    "ConditionCounts",
     "Function",
     "FunctionCalls",
-    "Spent",
     "call_user",
     "calling",
     "count_checked",
@@ -44,27 +43,11 @@ MOST = 1 << 16  # rows that a function is given at once
 
 
 @dataclass(slots=True)
-class Spent:
-    """Rows that a function computed, and in how many seconds."""
-
-    rows: int = 0
-    seconds: float = 0.0
-
-
-@dataclass(slots=True)
-class ConditionCounts:
-    """Rows for which a condition was checked, and those that fulfilled it."""
-
-    rows: int = 0
-    passed: int = 0
-
-
-@dataclass(slots=True)
 class CallCounts:
     """The counts of functions, by their names, and of the conditions that call them, by their texts."""
 
-    functions: dict[str, Spent] = field(default_factory=dict)
-    conditions: dict[str, ConditionCounts] = field(default_factory=dict)
+    functions: dict[str, FunctionFigures] = field(default_factory=dict)
+    conditions: dict[str, ConditionFigures] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.functions or self.conditions)
@@ -75,11 +58,9 @@ class CallCounts:
             return self or more
         functions, conditions = dict(self.functions), dict(self.conditions)
         for name, spent in more.functions.items():
-            old = functions.get(name, Spent())
-            functions[name] = Spent(old.rows + spent.rows, old.seconds + spent.seconds)
+            functions[name] = functions.get(name, FunctionFigures()) + spent
         for text, checked in more.conditions.items():
-            known = conditions.get(text, ConditionCounts())
-            conditions[text] = ConditionCounts(known.rows + checked.rows, known.passed + checked.passed)
+            conditions[text] = conditions.get(text, ConditionFigures()) + checked
         return CallCounts(functions, conditions)
 
 
@@ -127,8 +108,8 @@ def current() -> FunctionCalls:
 
 def count_checked(condition: Expr, rows: int, passed: int) -> None:
     """Count the rows for which a condition that calls functions was checked, and those that passed."""
-    checked = current().counts.conditions.setdefault(to_sql(condition), ConditionCounts())
-    checked.rows, checked.passed = checked.rows + rows, checked.passed + passed
+    conditions, text = current().counts.conditions, to_sql(condition)
+    conditions[text] = conditions.get(text, ConditionFigures()) + ConditionFigures(rows, passed)
 
 
 def call_user(call: Call, args: Sequence[Any], kind: pa.DataType) -> Any:
@@ -145,8 +126,8 @@ def call_user(call: Call, args: Sequence[Any], kind: pa.DataType) -> Any:
     parts = [_Part(call, function, kind, columns, first) for first in range(0, rows, MOST)]
     began = perf_counter()
     values = [part.values() for part in parts]
-    spent = calls.counts.functions.setdefault(call.function, Spent())
-    spent.rows, spent.seconds = spent.rows + rows, spent.seconds + perf_counter() - began
+    spent, counted = FunctionFigures(rows, perf_counter() - began), calls.counts.functions
+    counted[call.function] = counted.get(call.function, FunctionFigures()) + spent
     return values[0] if len(values) == 1 else pa.concat_arrays(values) if values else pa.nulls(0, kind)
 
 

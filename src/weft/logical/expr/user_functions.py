@@ -15,10 +15,45 @@ from weft.logical.expr.expression import Call, Expr, make_call, to_sql
 from weft.logical.expr.functions import FUNCTIONS
 from weft.logical.schema import DataType
 
-__all__ = ["UserFunction", "has_user_call", "is_user_call", "user_calls", "user_functions"]
+__all__ = [
+    "ConditionFigures",
+    "FunctionFigures",
+    "UserFunction",
+    "has_user_call",
+    "is_user_call",
+    "user_calls",
+    "user_functions",
+]
 
 # Also the functions that only plans contain, for cells and grids (`weft.logical.expr.bounds`).
 _BUILT_IN = frozenset((*FUNCTIONS, "cast", "cell", "grid"))
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionFigures:
+    """How many rows a user's function computed, and how many seconds that took in all tasks together."""
+
+    rows: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: FunctionFigures) -> FunctionFigures:
+        return FunctionFigures(self.rows + other.rows, self.seconds + other.seconds)
+
+    @property
+    def seconds_per_row(self) -> float | None:
+        """How long the function took for a row on average; None if there was no row."""
+        return self.seconds / self.rows if self.rows else None
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionFigures:
+    """For how many rows a condition that calls users' functions was checked, and how many of them fulfilled it."""
+
+    rows: int = 0
+    passed: int = 0
+
+    def __add__(self, other: ConditionFigures) -> ConditionFigures:
+        return ConditionFigures(self.rows + other.rows, self.passed + other.passed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from weft.errors import WeftError
 from weft.logical.expr.expression import Call, all_of, to_sql
-from weft.logical.expr.user_functions import has_user_call
+from weft.logical.expr.user_functions import FunctionFigures, has_user_call
 from weft.logical.outer.asof import asof_joins
 from weft.logical.outer.outer import joins, visible
 from weft.logical.outer.waiting import AT_ONCE, waits
@@ -28,7 +28,7 @@ from weft.plan.physical.graph import PhysicalGraph, StoreNode
 from weft.plan.physical.rules import ProbeRule, StoreRule
 from weft.plan.physical.search import describe_searches
 from weft.plan.show.figures import number, table
-from weft.plan.show.observation import FunctionSeen, Observation, StepSeen
+from weft.plan.show.observation import Observation, StepSeen
 from weft.stats.input_figures import REASONS
 
 __all__ = ["compare", "explain"]
@@ -278,7 +278,7 @@ def _call(one: CallCost) -> tuple[str, str]:
 
 
 def _call_row(one: CallCost, seen: Observation) -> tuple[str, ...]:
-    found = seen.functions.get(one.function, FunctionSeen(0, 0.0))
+    found = seen.functions.get(one.function, FunctionFigures())
     each = found.seconds_per_row
     passed = _figure(seen.selectivities.get(one.name)) if one.condition else "-"
     (seconds, selectivity), micros = _call(one), None if each is None else each * 1e6

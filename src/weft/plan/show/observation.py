@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from weft.errors import StatisticsError
+from weft.logical.expr.user_functions import FunctionFigures
 from weft.stats.input_figures import InputFigures
 
-__all__ = ["EVENT_TIME", "WALL_CLOCK", "FunctionSeen", "Observation", "StepSeen", "StoreSeen"]
+__all__ = ["EVENT_TIME", "WALL_CLOCK", "Observation", "StepSeen", "StoreSeen"]
 
 EVENT_TIME, WALL_CLOCK = "event time", "wall-clock time"
 
@@ -42,19 +43,6 @@ class StoreSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionSeen:
-    """Rows that a user's function computed, for whichever query, and in how many seconds."""
-
-    rows: int
-    seconds: float
-
-    @property
-    def seconds_per_row(self) -> float | None:
-        """How long the function took for a row on average; None if there was no row."""
-        return self.seconds / self.rows if self.rows else None
-
-
-@dataclass(frozen=True, slots=True)
 class Observation:
     """An observation of ``batches`` batches: inputs by alias, steps by the name of their edge, stores by name.
 
@@ -72,7 +60,7 @@ class Observation:
     hops: tuple[float, ...] = ()
     elapsed: float = 0.0
     closed: int = 0  # results that were found by closing rows, not by probes
-    functions: Mapping[str, FunctionSeen] = field(default_factory=dict)  # users' functions, by name
+    functions: Mapping[str, FunctionFigures] = field(default_factory=dict)  # users' functions, by name
     selectivities: Mapping[str, float] = field(default_factory=dict)  # of conditions that call them, by text
     backlog: Mapping[str, int] = field(default_factory=dict)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.logical.codec import decode
 from weft.logical.expr.expression import to_sql
+from weft.logical.expr.user_functions import ConditionFigures, FunctionFigures
 from weft.plan.physical.graph import PhysicalGraph
 from weft.stats.histogram import Latency
 from weft.stats.input_figures import InputFigures, StepFigures
@@ -25,8 +26,6 @@ if TYPE_CHECKING:  # planning imports this module, and must not load the kernels
 __all__ = [
     "Backlog",
     "BatchMetrics",
-    "ConditionMetrics",
-    "FunctionMetrics",
     "KeyMetrics",
     "StoreMetrics",
     "next_keys",
@@ -67,22 +66,6 @@ class KeyMetrics:
 
     def __str__(self) -> str:
         return f"{self.complete:,} complete, {self.open:,} open, {self.dangling:,} dangling"
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionMetrics:
-    """How many rows a user's function computed, and how many seconds that took in all tasks together."""
-
-    rows: int = 0
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class ConditionMetrics:
-    """For how many rows a condition that calls users' functions was checked, and how many of them fulfilled it."""
-
-    rows: int = 0
-    passed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +114,8 @@ class BatchMetrics:
     closed: Mapping[str, int] = field(default_factory=dict)
     files: int = 0
     keys: Mapping[str, KeyMetrics] = field(default_factory=dict)
-    functions: Mapping[str, FunctionMetrics] = field(default_factory=dict)
-    conditions: Mapping[str, ConditionMetrics] = field(default_factory=dict)
+    functions: Mapping[str, FunctionFigures] = field(default_factory=dict)
+    conditions: Mapping[str, ConditionFigures] = field(default_factory=dict)
     busiest: tuple[float, ...] = ()
     heavy: HeavyShares = field(default_factory=dict)
     punctuated: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -174,23 +157,21 @@ def next_keys(
     return found
 
 
-def sum_functions(counts: Iterable[CallCounts]) -> dict[str, FunctionMetrics]:
+def sum_functions(counts: Iterable[CallCounts]) -> dict[str, FunctionFigures]:
     """The calls of users' functions in all partitions, by name."""
-    found: dict[str, FunctionMetrics] = {}
+    found: dict[str, FunctionFigures] = {}
     for one in counts:
         for name, spent in one.functions.items():
-            old = found.get(name, FunctionMetrics())
-            found[name] = FunctionMetrics(old.rows + spent.rows, old.seconds + spent.seconds)
+            found[name] = found.get(name, FunctionFigures()) + spent
     return dict(sorted(found.items()))
 
 
-def sum_conditions(counts: Iterable[CallCounts], graph: PhysicalGraph) -> dict[str, ConditionMetrics]:
+def sum_conditions(counts: Iterable[CallCounts], graph: PhysicalGraph) -> dict[str, ConditionFigures]:
     """The conditions that call users' functions, checked in all partitions, by `predicate_name`."""
     named = {to_sql(p): predicate_name(m.query, p) for m in graph.members for p in m.query.conditions}
-    found: dict[str, ConditionMetrics] = {}
+    found: dict[str, ConditionFigures] = {}
     for one in counts:
         for text, checked in one.conditions.items():
             if text in named:
-                old = found.get(named[text], ConditionMetrics())
-                found[named[text]] = ConditionMetrics(old.rows + checked.rows, old.passed + checked.passed)
+                found[named[text]] = found.get(named[text], ConditionFigures()) + checked
     return dict(sorted(found.items()))

@@ -14,14 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.errors import StatisticsError
-from weft.logical.expr.user_functions import has_user_call, user_functions
+from weft.logical.expr.user_functions import FunctionFigures, has_user_call, user_functions
 from weft.plan.physical.graph import PhysicalGraph
 from weft.plan.physical.rules import ProbeRule
 from weft.plan.schedule import edge_copies
 from weft.plan.show.observation import (
     EVENT_TIME,
     WALL_CLOCK,
-    FunctionSeen,
     Observation,
     StepSeen,
     StoreSeen,
@@ -129,13 +128,13 @@ def _stores(graph: PhysicalGraph, batches: Batches) -> dict[str, StoreSeen]:
     }
 
 
-def _functions(graph: PhysicalGraph, batches: Batches) -> dict[str, FunctionSeen]:
+def _functions(graph: PhysicalGraph, batches: Batches) -> dict[str, FunctionFigures]:
     """What the user functions did that the queries call."""
     found = {}
     called = {name for member in graph.members for name in user_functions(member.query.expressions())}
     for name in sorted(called):
         seen = [batch.functions[name] for batch in batches if name in batch.functions]
-        found[name] = FunctionSeen(sum(one.rows for one in seen), sum(one.seconds for one in seen))
+        found[name] = sum(seen, FunctionFigures())
     return found
 
 

@@ -138,7 +138,11 @@ class _Reading:
 
     @property
     def _at(self) -> int:
-        """The task whose later hops pass on what this one reports, where that has to pass through them."""
+        """The task of the first hop that gets what this one reports, and passes it on to the driver.
+
+        Where every hop is a stage of Spark, only the last one gives its rows to the driver; there may be more read
+        tasks than tasks of hops.
+        """
         return self.task % self.job.tasks
 
     def _columns(self) -> dict[str, set[str]]:

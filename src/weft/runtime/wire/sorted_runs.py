@@ -63,7 +63,10 @@ class SortedRun:
         return cls(run.name, run.first, run.rows, run.bytes, (run.time, *sample), held=True)
 
     def numbered(self, shift: int, block: int) -> SortedRun:
-        """The same run, with heads that stand for other numbers."""
+        """The same run, whose heads are numbers of tuples within a read task, as numbers of blocks within the stream.
+
+        ``shift`` is how many tuples of the stream came before those of the task, and a ``block`` has so many tuples.
+        """
         sample = tuple((head + shift) // block for head in self.sample)
         return replace(self, sample=sample, shift=shift, block=block)
 
