@@ -6,13 +6,18 @@ A test that passed once at a seed passes again at that seed.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.workermanage import WorkerController
 
 from tests import executing, shares
+from tests.lanes import LaneScheduling, write_lanes
 from tests.shares import Share
 from weft.runtime.spark.java import use_own_java
 
@@ -34,6 +39,7 @@ _SERVERS = {
     "s3_url": "s3",
     "chromium": "browser",
 }
+_LANES = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 _LONG = ("tests/recovery/", "tests/equivalence/", "tests/unit/service/")
 
 
@@ -92,8 +98,33 @@ def pytest_report_header() -> str:
     return f"random cases: --seed {shares.current().seed} --scale {shares.current().scale:g}"
 
 
-@pytest.hookimpl(tryfirst=True)  # before `-m` chooses by the marks, and workers group by them
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """Tell workers where to note the lanes."""
+    node.workerinput["lanes"] = str(_lanes_file(node.config))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LaneScheduling | None:
+    """Run each lane by one worker, where `--dist loadgroup` asks for that."""
+    return LaneScheduling(config, log, _lanes_file(config)) if config.option.dist == "loadgroup" else None
+
+
+def _lanes_file(config: pytest.Config) -> Path:
+    """A file of this run for its lanes."""
+    if _LANES not in config.stash:
+        config.stash[_LANES] = tempfile.TemporaryDirectory(prefix="weft-lanes-")
+    return Path(config.stash[_LANES].name) / "lanes.json"
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Leave no file behind."""
+    if _LANES in config.stash:
+        config.stash[_LANES].cleanup()
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses by the marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs Spark or a server, and begin with what takes long, so that no worker is idle at the end.
 
     Tests with the shared Spark are one lane: one worker runs them, while the others run tests without, and it helps
@@ -113,6 +144,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if lanes and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(lanes[0]))
     items.sort(key=_rank)
+    worker: dict[str, Any] = getattr(config, "workerinput", {})
+    if worker.get("workerid") == "gw0":
+        write_lanes(Path(worker["lanes"]), items)
 
 
 def _rank(item: pytest.Item) -> int:
