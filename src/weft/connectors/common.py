@@ -43,12 +43,12 @@ def as_table(rows: ResultRows, schema: pa.Schema | None = None) -> pa.Table:
 def load_extra(module: str, function: str, extra: str) -> Any:
     """The module of a library that belongs to an extra of Weft's; ``function`` is what the user called."""
     try:
-        found: ModuleType = import_module(module)
+        library: ModuleType = import_module(module)
     except ImportError as error:
         raise SinkError(
             f"{function}: {module} cannot be imported: {error}", hint=f'pip install "weft[{extra}]"'
         ) from error
-    return found
+    return library
 
 
 def check_columns(function: str, schema: pa.Schema, named: Collection[str] = ()) -> None:
@@ -181,20 +181,20 @@ class SecretText:
         if not self._is_elsewhere:
             return self.reference
         if kind == "env":
-            found = os.environ.get(place)
+            text = os.environ.get(place)
         else:
             try:
-                found = Path(place).read_text(encoding="utf-8").strip()
+                text = Path(place).read_text(encoding="utf-8").strip()
             except OSError as error:
                 raise SinkError(
                     f"{self.function}: {self.reference} cannot be read: {error.strerror}",
                     hint="the file is to hold the connection, readable by the driver",
                 ) from None
-        if not found:
+        if not text:
             raise SinkError(
                 f"{self.function}: {self.reference} has no text", hint="set it before the session starts"
             )
-        return found
+        return text
 
     def hidden_in(self, text: str) -> str:
         """A text, such as an error of a server's, without what must not be seen."""
@@ -208,4 +208,4 @@ def _values(connection: str) -> list[str]:
     """The passwords in a connection's text, as `password=…` or in a URI."""
     keyed = re.findall(r"password\s*=\s*('(?:\\.|[^'])*'|[^\s&;]+)", connection, re.IGNORECASE)
     in_uri = re.findall(r"://[^/@:]*:([^@]+)@", connection)
-    return [value for one in (*keyed, *in_uri) if (value := one.strip("'"))]
+    return [value for quoted in (*keyed, *in_uri) if (value := quoted.strip("'"))]

@@ -61,8 +61,8 @@ def describe_sink(sink: Sink) -> Description | None:
 
 def portable_description(sink: Sink) -> Description | None:
     """What a task needs to make a sink again; None if it has no description, or is of a user's own class."""
-    found = describe_sink(sink)
-    return found if found is not None and type(make_sink(found)) is type(sink) else None
+    description = describe_sink(sink)
+    return description if description is not None and type(make_sink(description)) is type(sink) else None
 
 
 def same_place(one: Sink, other: Sink) -> bool:
@@ -79,8 +79,8 @@ def _place(description: Mapping[str, object]) -> object:
         path = str(description["path"])
         return path if is_object_uri(path) else Path(path).resolve()
     if "table" in description:
-        tabled = {name: one for name, one in description.items() if name != "key"}
-        return sorted((name, str(one)) for name, one in tabled.items())
+        tabled = {name: value for name, value in description.items() if name != "key"}
+        return sorted((name, str(value)) for name, value in tabled.items())
     return None
 
 

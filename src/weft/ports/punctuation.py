@@ -113,7 +113,7 @@ class Punctuations(Sequence[Punctuation]):
         >>> Punctuations.read(table.schema)[0]
         Punctuation(rows=2, tuples=7, time=None)
         """
-        found = json.loads((schema.metadata or {}).get(KEY, b'{"rows":[],"tuples":[]}'))
-        timed = "times" in found
-        marks = found["times" if timed else "tuples"]
-        return cls(np.array(found["rows"], np.int64), np.array(marks, np.int64), timed)
+        said = json.loads((schema.metadata or {}).get(KEY, b'{"rows":[],"tuples":[]}'))
+        timed = "times" in said
+        marks = said["times" if timed else "tuples"]
+        return cls(np.array(said["rows"], np.int64), np.array(marks, np.int64), timed)

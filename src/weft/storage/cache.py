@@ -43,10 +43,10 @@ class CacheCounts:
     kept: int = 0
 
     def __add__(self, other: CacheCounts) -> CacheCounts:
-        return CacheCounts(*(one + more for one, more in zip(astuple(self), astuple(other), strict=True)))
+        return CacheCounts(*(count + more for count, more in zip(astuple(self), astuple(other), strict=True)))
 
     def __sub__(self, other: CacheCounts) -> CacheCounts:
-        return CacheCounts(*(one - less for one, less in zip(astuple(self), astuple(other), strict=True)))
+        return CacheCounts(*(count - less for count, less in zip(astuple(self), astuple(other), strict=True)))
 
     def __bool__(self) -> bool:
         """Whether anything was looked for."""
@@ -78,8 +78,8 @@ class CacheCounter:
     def take(self) -> CacheCounts:
         """What was counted since the last time."""
         with self._lock:
-            found, self._taken = self._counts - self._taken, self._counts
-        return found
+            counts, self._taken = self._counts - self._taken, self._counts
+        return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +98,12 @@ class DiskCache:
     def find(self, entry: str) -> pa.Buffer | None:
         """An entry that was kept, mapped; None if it is not there, or damaged."""
         path = self._file(entry)
-        found = None
+        content = None
         with contextlib.suppress(OSError):
-            found = _verified(path)
+            content = _verified(path)
             os.utime(path)
-        self.counter.add(CacheCounts(misses=1) if found is None else CacheCounts(hits=1))
-        return found
+        self.counter.add(CacheCounts(misses=1) if content is None else CacheCounts(hits=1))
+        return content
 
     def keep(self, entry: str, data: pa.Buffer) -> None:
         """Keep an entry that was fetched if there is room; a disk that is full is no error."""
@@ -129,16 +129,16 @@ class DiskCache:
 
     def _make_room(self) -> None:
         """Delete what was used longest ago, if there is too much."""
-        found = []
+        files = []
         with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
-            for one in entries:
+            for entry in entries:
                 with contextlib.suppress(OSError):  # another process has deleted it
-                    status = one.stat()
-                    found.append((status.st_mtime_ns, status.st_size, one.path))
-        total = sum(size for _, size, _ in found)
+                    status = entry.stat()
+                    files.append((status.st_mtime_ns, status.st_size, entry.path))
+        total = sum(size for _, size, _ in files)
         if total <= self.limit:
             return
-        for _, size, path in sorted(found):
+        for _, size, path in sorted(files):
             with contextlib.suppress(OSError):
                 os.unlink(path)
             total -= size
@@ -159,8 +159,8 @@ def _verified(path: Path) -> pa.Buffer | None:
 
 def default_cache() -> DiskCache:
     """The cache of this host and user: WEFT_CACHE is its folder, WEFT_CACHE_BYTES how much it may hold."""
-    given, limit = os.environ.get("WEFT_CACHE"), os.environ.get("WEFT_CACHE_BYTES", str(_ROOM))
-    folder = Path(given) if given else Path(tempfile.gettempdir()) / f"weft-cache-{os.getuid()}"
+    wanted, limit = os.environ.get("WEFT_CACHE"), os.environ.get("WEFT_CACHE_BYTES", str(_ROOM))
+    folder = Path(wanted) if wanted else Path(tempfile.gettempdir()) / f"weft-cache-{os.getuid()}"
     if not limit.isdigit():
         raise ConfigError(
             f"WEFT_CACHE_BYTES is {limit!r}", hint="set it to a number of bytes, 0 for no cache"

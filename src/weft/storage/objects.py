@@ -84,9 +84,9 @@ class ObjectStorage:
             try:
                 _library().put(self._store, name, data, mode="create", use_multipart=False)
             except _library().exceptions.AlreadyExistsError:
-                found = self.get(name)
-                if found is not None:
-                    return found == data
+                there = self.get(name)
+                if there is not None:
+                    return there == data
                 time.sleep(pause)  # nobody has put it: there was a conflict (409), and now there may be none
             else:
                 return True
@@ -108,18 +108,18 @@ class ObjectStorage:
 
     def get(self, name: str) -> bytes | None:
         """The content of an object."""
-        found = self._fetch(name)
-        return None if found is None else found.to_pybytes()
+        content = self._fetch(name)
+        return None if content is None else content.to_pybytes()
 
     def open_local(self, name: str) -> pa.Buffer | None:
         """The content of an object that never changes, from the cache of this host if it is there."""
         cache, entry = host_cache(), self.locate(name)
-        found = cache.find(entry)
-        if found is None:
-            found = self._fetch(name)
-            if found is not None:
-                cache.keep(entry, found)
-        return found
+        content = cache.find(entry)
+        if content is None:
+            content = self._fetch(name)
+            if content is not None:
+                cache.keep(entry, content)
+        return content
 
     def _fetch(self, name: str) -> pa.Buffer | None:
         with self._naming(name, "read"):
@@ -135,21 +135,21 @@ class ObjectStorage:
     def sizes(self, folder: str) -> dict[str, int]:
         """The objects right below a prefix and their sizes."""
         with self._naming(folder, "listed"):
-            found = self._repeat(
+            listed = self._repeat(
                 lambda: _library().list_with_delimiter(self._store, folder or None)["objects"]
             )
             return {
-                one["path"].rpartition("/")[2]: one["size"]
-                for one in sorted(found, key=lambda one: one["path"])
+                entry["path"].rpartition("/")[2]: entry["size"]
+                for entry in sorted(listed, key=lambda entry: entry["path"])
             }
 
     def entries(self) -> Sequence[ObjectStatus]:
         """All objects below the URI, however deep."""
         with self._naming("", "listed"):
-            found = self._repeat(lambda: [one for page in _library().list(self._store) for one in page])
+            listed = self._repeat(lambda: [entry for page in _library().list(self._store) for entry in page])
             return [
-                ObjectStatus(one["path"], one["size"], one["e_tag"] or "", one["last_modified"])
-                for one in found
+                ObjectStatus(entry["path"], entry["size"], entry["e_tag"] or "", entry["last_modified"])
+                for entry in listed
             ]
 
     def is_empty(self) -> bool:
@@ -163,8 +163,8 @@ class ObjectStorage:
         """The content of an object with its tag, which is another for other content; None if there is none."""
 
         def read() -> tuple[bytes, str]:
-            found = _library().get(self._store, name)
-            return found.bytes().to_bytes(), found.meta["e_tag"] or ""
+            answer = _library().get(self._store, name)
+            return answer.bytes().to_bytes(), answer.meta["e_tag"] or ""
 
         with self._naming(name, "read"):
             try:

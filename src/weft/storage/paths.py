@@ -22,9 +22,9 @@ def own_python(module: str, *arguments: str) -> list[str]:
     file of a user's there, such as `types.py`, cannot take the place of a library. Where Weft itself is found comes
     last.
     """
-    beside = {os.path.realpath(one) for one in ("", os.path.dirname(sys.argv[0]))}
-    found = [one for one in sys.path if one and os.path.realpath(one) not in beside]
-    paths = [*found, str(Path(__file__).parents[1])]
+    beside = {os.path.realpath(folder) for folder in ("", os.path.dirname(sys.argv[0]))}
+    searched = [folder for folder in sys.path if folder and os.path.realpath(folder) not in beside]
+    paths = [*searched, str(Path(__file__).parents[1])]
     code = (
         f"import sys; sys.path += [one for one in {paths!r} if one not in sys.path]; "
         "sys.argv = sys.argv[1:]; from runpy import run_module; "
@@ -48,8 +48,8 @@ def local_path(path: str | Path) -> Path | None:
     """
     text = str(path)
     if text.startswith("file:"):
-        found = urlparse(text)
-        return Path(unquote(found.path)).absolute() if found.netloc in ("", "localhost") else None
+        uri = urlparse(text)
+        return Path(unquote(uri.path)).absolute() if uri.netloc in ("", "localhost") else None
     if re.match(r"[A-Za-z][\w+.-]+:/", text):
         return None
     return Path(text).absolute()

@@ -203,12 +203,12 @@ class LocalDisk:
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The files of a directory and their sizes, without those that are deleted meanwhile."""
-        found = {}
+        sizes = {}
         for name in sorted(self.list(folder)):
             with contextlib.suppress(FileNotFoundError):
                 if (self.root / folder / name).is_file():
-                    found[name] = os.path.getsize(self.root / folder / name)
-        return found
+                    sizes[name] = os.path.getsize(self.root / folder / name)
+        return sizes
 
     def delete(self, name: str) -> None:
         """Delete a file."""
@@ -283,13 +283,13 @@ class Memory:
 
     def open_local(self, name: str) -> pa.Buffer | None:
         """The bytes of that name, as they are."""
-        found = self.entries.get(name)
-        return None if found is None else pa.py_buffer(found)
+        content = self.entries.get(name)
+        return None if content is None else pa.py_buffer(content)
 
     def list(self, folder: str) -> list[str]:
         """The entries and objects of a folder."""
-        found = [*self.entries, *self.objects]
-        return [name.rpartition("/")[2] for name in found if name.rpartition("/")[0] == folder]
+        names = [*self.entries, *self.objects]
+        return [name.rpartition("/")[2] for name in names if name.rpartition("/")[0] == folder]
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The entries of a folder; objects have no bytes."""

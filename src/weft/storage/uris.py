@@ -42,13 +42,13 @@ def normal_place(place: str | Path) -> str:
     """
     if is_object_uri(place):
         return _normal_uri(str(place))
-    found = local_path(place)
-    if found is None:
+    path = local_path(place)
+    if path is None:
         raise ConfigError(
             f"{hidden(str(place))} names no storage that Weft knows",
             hint="use a path, or s3://bucket/…, gs://bucket/…, abfs://container@account.dfs.core.windows.net/…",
         )
-    return str(found)
+    return str(path)
 
 
 def join_uri(uri: str, name: str) -> str:
@@ -58,16 +58,16 @@ def join_uri(uri: str, name: str) -> str:
 
 def hidden(uri: str) -> str:
     """A URI without what may be secret: the part before the host, and all options."""
-    found = urlsplit(uri)
-    user, _, last = found.netloc.rpartition("@")
-    host = found.netloc if found.scheme in ("abfs", "abfss") and ":" not in user else last
-    return f"{found.scheme}://{host}{found.path}" if found.scheme else found.path
+    parsed = urlsplit(uri)
+    user, _, last = parsed.netloc.rpartition("@")
+    host = parsed.netloc if parsed.scheme in ("abfs", "abfss") and ":" not in user else last
+    return f"{parsed.scheme}://{host}{parsed.path}" if parsed.scheme else parsed.path
 
 
 def _normal_uri(uri: str) -> str:
-    found = urlsplit(uri)
-    scheme, bucket = SCHEMES[found.scheme.lower()], found.netloc
-    if ":" in bucket or found.query or found.fragment:
+    parsed = urlsplit(uri)
+    scheme, bucket = SCHEMES[parsed.scheme.lower()], parsed.netloc
+    if ":" in bucket or parsed.query or parsed.fragment:
         raise ConfigError(
             f"{hidden(uri)} was given with a password, a port or options",
             hint="name bucket and path alone; credentials and the endpoint belong into the environment",
@@ -79,7 +79,7 @@ def _normal_uri(uri: str) -> str:
         )
     if scheme != "abfs" and _BUCKET.fullmatch(bucket) is None:
         raise ConfigError(f"{hidden(uri)} names no bucket", hint=f"as in {scheme}://bucket/path")
-    path = "/".join(part for part in found.path.split("/") if part)
+    path = "/".join(part for part in parsed.path.split("/") if part)
     if _UNCLEAR.search(uri) or path != path.rstrip():
         raise ConfigError(
             f"{hidden(uri)!r} has a percent sign, a control character, or a space at its end",

@@ -128,11 +128,13 @@ def _statistics(path: Path) -> str:
     most: dict[str, Any] = {}
     nulls: dict[str, int] = {}
     for column, name in enumerate(footer.schema.to_arrow_schema().names):
-        found = [footer.row_group(group).column(column).statistics for group in range(footer.num_row_groups)]
-        if all(one is not None and one.has_null_count for one in found):
-            nulls[name] = sum(one.null_count for one in found)
-        bounds = [(one.min, one.max) for one in found if one is not None and one.has_min_max]
-        if len(bounds) == len(found) and all(_is_exact(value) for pair in bounds for value in pair):
+        statistics = [
+            footer.row_group(group).column(column).statistics for group in range(footer.num_row_groups)
+        ]
+        if all(each is not None and each.has_null_count for each in statistics):
+            nulls[name] = sum(each.null_count for each in statistics)
+        bounds = [(each.min, each.max) for each in statistics if each is not None and each.has_min_max]
+        if len(bounds) == len(statistics) and all(_is_exact(value) for pair in bounds for value in pair):
             least[name] = _as_json(min(low for low, _ in bounds))
             most[name] = _as_json(max(high for _, high in bounds))
     counted = {"numRecords": footer.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}

@@ -154,8 +154,8 @@ class DeltaSink:
 
     def _last_batch(self, table: DeltaTable) -> int:
         """The last batch of this checkpoint's that the table has; -1 without one."""
-        found = table.transaction_version(self._application)
-        return -1 if found is None else found
+        version = table.transaction_version(self._application)
+        return -1 if version is None else version
 
     def last_batch(self) -> int:
         """The last batch of this checkpoint's that the table has; -1 without one."""
@@ -213,8 +213,8 @@ class DeltaSink:
         """Commit the transaction; delta-rs refuses it if another one has added the batch meanwhile."""
         delta, now = _module(), int(time.time() * 1000)
         adds = [
-            delta.transaction.AddAction(one.path, one.size, dict(one.values), now, True, one.statistics)
-            for one in added
+            delta.transaction.AddAction(file.path, file.size, dict(file.values), now, True, file.statistics)
+            for file in added
         ]
         batch = delta.transaction.Transaction(self._application, batch_id)
         table.create_write_transaction(
@@ -228,8 +228,8 @@ class DeltaSink:
     def _has_added(self, added: Sequence[DeltaFile]) -> bool:
         """Whether the table has these files after all: a store may have taken a transaction and its answer was lost."""
         with suppress(OSError, SinkError, _module().exceptions.DeltaError):
-            found = pa.table(self._table().get_add_actions())["path"].to_pylist()
-            return {file.path for file in added} <= set(found)
+            paths = pa.table(self._table().get_add_actions())["path"].to_pylist()
+            return {file.path for file in added} <= set(paths)
         return False
 
     def _compact(self) -> None:

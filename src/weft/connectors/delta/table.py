@@ -41,8 +41,8 @@ class DeltaReader:
         if self.declared is not None:
             return self.declared
         if self.path not in self._found:
-            found = pa.schema(self._opened(self.pinned).schema().to_arrow())
-            self._found[self.path] = arrow_schema(found, f"delta: {self.path}")
+            schema = pa.schema(self._opened(self.pinned).schema().to_arrow())
+            self._found[self.path] = arrow_schema(schema, f"delta: {self.path}")
         return self._found[self.path]
 
     def version(self) -> str:
@@ -52,7 +52,7 @@ class DeltaReader:
     def read(self, version: str) -> Iterator[pa.RecordBatch]:
         """The rows of a version."""
         schema, name = self.columns(), f"version {version} of {self.path}"
-        yield conformed(pa.table({one.name: pa.nulls(0) for one in schema}), schema, name)
+        yield conformed(pa.table({field.name: pa.nulls(0) for field in schema}), schema, name)
         opened = self._opened(int(version))
         try:
             for batch in opened.to_pyarrow_dataset().to_batches(columns=list(schema.names)):
@@ -65,8 +65,8 @@ class DeltaReader:
     def count(self) -> int | None:
         """How many rows the table's log says that there are."""
         try:
-            found = self._opened(self.pinned).get_add_actions(flatten=True)
-            counts = pa.table(found)["num_records"].to_pylist()
+            files = self._opened(self.pinned).get_add_actions(flatten=True)
+            counts = pa.table(files)["num_records"].to_pylist()
         except Exception:  # statistics are optional
             return None
         return None if None in counts else sum(counts)

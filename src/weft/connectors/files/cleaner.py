@@ -39,7 +39,7 @@ class Cleaner:
     def state(self) -> dict[str, Any]:
         """The row groups that were released, of files that were not yet released as a whole."""
         return (
-            {"released": {name: list(found) for name, found in self._released.items()}}
+            {"released": {name: list(groups) for name, groups in self._released.items()}}
             if self._released
             else {}
         )
@@ -87,7 +87,7 @@ class Cleaner:
 def _free(path: str) -> str:
     """A path at which nothing is yet, so that nothing in an archive is overwritten."""
     others = (f"{path}.{number}" for number in count(1))
-    return next(one for one in chain([path], others) if not os.path.lexists(one))
+    return next(candidate for candidate in chain([path], others) if not os.path.lexists(candidate))
 
 
 def check_archive(root: str, archive: str, *, recursive: bool) -> None:

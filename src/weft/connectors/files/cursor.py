@@ -249,8 +249,8 @@ class FileCursor:
                 break
             self._look_at(name, now, offering, unfinished)
         counted = len(self._waiting) - len(unfinished) + self._extra
-        waiting = self._bytes - sum(self._waiting[one.name].bytes for one in unfinished)
-        named = (replace(one, name=_shown(self._waiting[one.name].path)) for one in unfinished)
+        waiting = self._bytes - sum(self._waiting[file.name].bytes for file in unfinished)
+        named = (replace(file, name=_shown(self._waiting[file.name].path)) for file in unfinished)
         return Offer(tuple(offering.parts), tuple(named), (counted, waiting))
 
     def _compare(self, now: float) -> None:
@@ -265,14 +265,14 @@ class FileCursor:
         ]
         self._empty &= names
         self._name_once(self._listing.strange)
-        for _, name, status in sorted(new, key=lambda one: one[:2]):
+        for _, name, status in sorted(new, key=lambda entry: entry[:2]):
             self._wait_for(name, status, now)
 
     def _wait_for(self, name: str, status: FileStatus, now: float) -> None:
         path = self._path(name)
-        found = _WaitingFile(path, status, now, estimate_bytes(path, self._format, status.size))
-        found.unfinished = None if _is_text(name) else "its name is not UTF-8: rename it"
-        self._add(name, found)
+        waiting = _WaitingFile(path, status, now, estimate_bytes(path, self._format, status.size))
+        waiting.unfinished = None if _is_text(name) else "its name is not UTF-8: rename it"
+        self._add(name, waiting)
 
     def _look_for_filled(self, now: float) -> None:
         """Let files wait that were empty when they were taken and are so no longer; they are looked at now and then."""
@@ -410,17 +410,17 @@ class FileCursor:
             self._wait_for_rest(name, entry)
         else:
             file.begun = True
-            self._set_parts(name, [one for one in file.parts if one != part], file.bytes)
+            self._set_parts(name, [other for other in file.parts if other != part], file.bytes)
         return False
 
     def state(self) -> dict[str, Any]:
         """The names of the files that were taken, and which row groups of files that were taken in part."""
         present = None if self._now is None else self._listing.names
-        found = self._taken.state(present, self._clock() if self._now is None else self._now)
+        state = self._taken.state(present, self._clock() if self._now is None else self._now)
         begun = {name: {**entry, "taken": list(entry["taken"])} for name, entry in self._begun.items()}
         more = {"begun": begun, "empty": sorted(self._empty)}
-        found |= {name: value for name, value in more.items() if value}
-        return {"folder": self._listing.root, **found, **self._cleaner.state()}
+        state |= {name: value for name, value in more.items() if value}
+        return {"folder": self._listing.root, **state, **self._cleaner.state()}
 
     def release(self, parts: Sequence[Part]) -> None:
         """Delete or archive files of which all parts were read, if that is wanted."""

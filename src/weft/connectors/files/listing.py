@@ -51,7 +51,7 @@ def name_matcher(glob: str | None) -> Callable[[str], bool]:
     """
     if glob is None:
         return lambda name: True  # noqa: ARG005
-    pattern = re.compile("|".join(fnmatch.translate(one) for one in _alternatives(glob)))
+    pattern = re.compile("|".join(fnmatch.translate(alternative) for alternative in _alternatives(glob)))
     return lambda name: pattern.match(name) is not None
 
 
@@ -137,7 +137,7 @@ class Listing:
 
     def _look_into(self, within: str, seen: set[tuple[int, int]], twice: dict[str, str]) -> _Folder | None:
         """A folder, listed anew if it may have changed; None if it is gone, leads out, or was seen (a circle)."""
-        path, known = os.path.join(self.root, within), self._folders.get(within)
+        path, before = os.path.join(self.root, within), self._folders.get(within)
         if self.within is not None and not self._is_inside(within):
             return None
         try:
@@ -148,9 +148,13 @@ class Listing:
                 return None
             seen.add((status.st_dev, status.st_ino))
             stamp = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
-            if known is not None and known.stamp == stamp and time.monotonic() < known.listed + _LIST_AGAIN:
-                return known
-            return self._list(path, stamp if _is_sure(status, began) else None, known)
+            if (
+                before is not None
+                and before.stamp == stamp
+                and time.monotonic() < before.listed + _LIST_AGAIN
+            ):
+                return before
+            return self._list(path, stamp if _is_sure(status, began) else None, before)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -161,16 +165,16 @@ class Listing:
                 hint="give this user the right to list it, or name another folder",
             ) from None
 
-    def _list(self, path: str, stamp: tuple[int, ...] | None, known: _Folder | None) -> _Folder:
+    def _list(self, path: str, stamp: tuple[int, ...] | None, before: _Folder | None) -> _Folder:
         """What is in a folder; what was there before is not asked again whether it is a file."""
         listed = time.monotonic()
-        if known is None:
+        if before is None:
             with os.scandir(path) as entries:
                 return _Folder(stamp, listed, *self._sorted_out(entries))
         names = frozenset(os.listdir(path))
-        new = (_Entry(path, name) for name in names - known.files)
+        new = (_Entry(path, name) for name in names - before.files)
         files, folders, strange = self._sorted_out(new)
-        return _Folder(stamp, listed, files | (known.files & names), folders, strange)
+        return _Folder(stamp, listed, files | (before.files & names), folders, strange)
 
     def _sorted_out(
         self, entries: Iterable[os.DirEntry[str] | _Entry]

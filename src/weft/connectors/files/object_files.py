@@ -56,13 +56,15 @@ class ObjectFolder:
         """The objects that are there now, by name."""
         matches = name_matcher(self.glob)
         return sorted(
-            (one for one in self._storage.entries() if self._is_read(one.name, matches)),
-            key=lambda one: one.name,
+            (entry for entry in self._storage.entries() if self._is_read(entry.name, matches)),
+            key=lambda entry: entry.name,
         )
 
     def _is_read(self, name: str, matches: Any) -> bool:
         *folders, last = name.split("/")
-        hidden = any(one.startswith(".") or (one.startswith("_") and "=" not in one) for one in folders)
+        hidden = any(
+            folder.startswith(".") or (folder.startswith("_") and "=" not in folder) for folder in folders
+        )
         return (self.recursive or not folders) and not hidden and not is_passed_over(last) and matches(last)
 
     def locate(self, name: str) -> str:
@@ -73,25 +75,25 @@ class ObjectFolder:
         """The content of an object; empty if it is gone."""
         return self._storage.get(uri.removeprefix(f"{self.uri}/")) or b""
 
-    def part(self, one: ObjectStatus) -> Part:
+    def part(self, status: ObjectStatus) -> Part:
         """The part of an object."""
-        when = int(one.modified.timestamp() * 1_000_000)
-        what = {"object": one.name, "size": one.size, "tag": one.tag}
-        return Part(what, estimate_bytes(one.name, self.format, one.size), arrived=(when, when))
+        when = int(status.modified.timestamp() * 1_000_000)
+        what = {"object": status.name, "size": status.size, "tag": status.tag}
+        return Part(what, estimate_bytes(status.name, self.format, status.size), arrived=(when, when))
 
     def read(self, stream: str, part: Part, target: Target, csv: CsvOptions | None, missing: str) -> Decoded:
         """The rows of a part; a `SourceError` if its object is no longer what it was."""
         name, uri = part.what["object"], self.locate(part.what["object"])
-        found = self._storage.read_version(name)
-        if found is None and missing != "skip":
+        version = self._storage.read_version(name)
+        if version is None and missing != "skip":
             raise SourceError(
                 f"{stream}: object {uri} is missing",
                 hint='put it back: its batch is not done; or say weft.files(…, missing="skip") to go on without it',
             )
-        if found is None:
+        if version is None:
             nothing = rows_of(SourceFile(stream, uri, b""), self.format, target, csv)
             return Decoded(nothing.batch, (BadRecord(stream, uri, "the object is missing"),))
-        content, tag = found
+        content, tag = version
         if len(content) != part.what["size"] or tag != part.what["tag"]:
             raise SourceError(
                 f"{stream}: object {uri} has changed since it was taken",
@@ -139,11 +141,11 @@ class ObjectCursor:
         )
 
     def _list(self) -> None:
-        found = {one.name: one for one in self._folder.look()}
-        self._names = frozenset(found)
-        new = [found[name] for name in self._taken.not_taken(self._names)]
-        ordered = sorted(new, key=lambda one: (one.modified, one.name))
-        self._waiting = {one.name: self._folder.part(one) for one in ordered}
+        objects = {status.name: status for status in self._folder.look()}
+        self._names = frozenset(objects)
+        new = [objects[name] for name in self._taken.not_taken(self._names)]
+        ordered = sorted(new, key=lambda status: (status.modified, status.name))
+        self._waiting = {status.name: self._folder.part(status) for status in ordered}
 
     def take(self, parts: Sequence[Part]) -> None:
         """Never offer these parts again."""

@@ -91,10 +91,10 @@ def parquet_facts(metadata: Any, groups: Iterable[int], event_time: str | None) 
     factors = _factors(metadata.schema.column(place))
     if factors is None:
         return RowFacts(rows)
-    found = [group.column(place).statistics for group in chosen if group.num_rows]
-    if not found or not all(one is not None and one.has_min_max for one in found):
+    statistics = [group.column(place).statistics for group in chosen if group.num_rows]
+    if not statistics or not all(column is not None and column.has_min_max for column in statistics):
         return RowFacts(rows)
-    return RowFacts(rows, min(one.min_raw for one in found) * factors[0] // factors[1])
+    return RowFacts(rows, min(column.min_raw for column in statistics) * factors[0] // factors[1])
 
 
 def _factors(column: Any) -> tuple[int, int] | None:
@@ -118,11 +118,11 @@ def arrow_facts(file: BinaryIO, size: int) -> RowFacts:
         if length == 0:
             return RowFacts(rows)
         file.seek(at + skip)
-        found = _message(file.read(length)) if 0 < length <= size else None
-        if found is None:
+        message = _message(file.read(length)) if 0 < length <= size else None
+        if message is None:
             return RowFacts()
-        rows += found[0]
-        at += skip + length + found[1]
+        rows += message[0]
+        at += skip + length + message[1]
     return RowFacts()
 
 
@@ -175,10 +175,12 @@ class FileStatus:
     @classmethod
     def read(cls, path: str) -> FileStatus:
         """The status of a file now; an OSError if the file system does not tell, or if it is no file."""
-        found = os.stat(path)
-        if (kind := kind_of(found)) is not None:
+        status = os.stat(path)
+        if (kind := kind_of(status)) is not None:
             raise IsADirectoryError(errno.EISDIR, kind, path)
-        return cls(found.st_size, found.st_mtime_ns, found.st_ino, max(found.st_ctime_ns, found.st_mtime_ns))
+        return cls(
+            status.st_size, status.st_mtime_ns, status.st_ino, max(status.st_ctime_ns, status.st_mtime_ns)
+        )
 
 
 def estimate_bytes(path: str, format_: str, size: int) -> int:
@@ -271,8 +273,8 @@ def remaining_parts(
     footer = _footer_of(what, within)
     facts = [RowFacts() if footer is None else parquet_facts(footer, [group], event_time) for group in left]
     return [
-        Part({**what, "row_groups": [group, 1]}, each, one.rows, one.oldest, _arrived(what["modified"]))
-        for group, one in zip(left, facts, strict=True)
+        Part({**what, "row_groups": [group, 1]}, each, fact.rows, fact.oldest, _arrived(what["modified"]))
+        for group, fact in zip(left, facts, strict=True)
     ]
 
 

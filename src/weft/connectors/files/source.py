@@ -138,7 +138,7 @@ class FilesSource:
     def paths(self) -> list[str]:
         """The paths of all files that are there now, sorted."""
         if (objects := self.objects) is not None:
-            return [objects.locate(one.name) for one in objects.look()]
+            return [objects.locate(status.name) for status in objects.look()]
         listing = self._listing()
         listing.refresh()
         return sorted(os.path.join(listing.root, name) for name in listing.names)
@@ -199,10 +199,10 @@ def files(
     >>> files("csv", "in", schema="vid long, ts timestamp", delimiter=";").csv.delimiter
     ';'
     """
-    known = (*_COMMON, *_OPTIONS.get(format, ()))
+    permitted = (*_COMMON, *_OPTIONS.get(format, ()))
     for name in options:
-        if name not in known:
-            offered = nearest(name, (*known, "schema", "max_files_per_batch"))
+        if name not in permitted:
+            offered = nearest(name, (*permitted, "schema", "max_files_per_batch"))
             raise SourceError(f"files: {format} has no option {name!r}", hint=offered)
     csv = (
         _csv({name: value for name, value in options.items() if name not in _COMMON})
@@ -234,17 +234,17 @@ def local_path(path: str) -> str:
 
 
 def _rules(options: Mapping[str, Any]) -> FileRules:
-    given = {name: options[name] for name in _RULES if name in options}
-    after = given.get("unfinished_after")
+    rules = {name: options[name] for name in _RULES if name in options}
+    after = rules.get("unfinished_after")
     if isinstance(after, str):
-        given["unfinished_after"] = parse_duration(after)
+        rules["unfinished_after"] = parse_duration(after)
     elif after is not None and not isinstance(after, timedelta):
         raise SourceError(
             f"files: unfinished_after cannot be {after!r}", hint='use a text, as in "30 seconds"'
         )
-    if given.get("archive") is not None:
-        given["archive"] = local_path(os.fspath(given["archive"]))
-    return FileRules(**given)
+    if rules.get("archive") is not None:
+        rules["archive"] = local_path(os.fspath(rules["archive"]))
+    return FileRules(**rules)
 
 
 def _csv(options: Mapping[str, Any]) -> CsvOptions:
@@ -269,11 +269,11 @@ def _infer(source: FilesSource) -> Schema:
     damaged = 0
     for path, content in source.first_files():
         try:
-            found = read(content)
+            columns = read(content)
         except DAMAGE:
             damaged += 1
             continue
-        return Schema(tuple(_field(field, path) for field in found))
+        return Schema(tuple(_field(field, path) for field in columns))
     skipped = f" ({damaged} could not be read)" if damaged else ""
     raise SourceError(
         f"files: no {source.format} file in {source.path} to take the schema from{skipped}",

@@ -82,12 +82,12 @@ class TopicView:
 
     def ends(self, *, committed: bool) -> Ends:
         """Behind the last record of each partition, or up to where readers of committed records reach."""
-        found = self._consumer.list_topics(self._topic, timeout=waiting_time(_ANSWER)).topics[self._topic]
-        if found.error is not None:
-            raise self._kafka.KafkaException(found.error)
+        topic = self._consumer.list_topics(self._topic, timeout=waiting_time(_ANSWER)).topics[self._topic]
+        if topic.error is not None:
+            raise self._kafka.KafkaException(topic.error)
         levels = self._kafka.IsolationLevel
         level = levels.READ_COMMITTED if committed else levels.READ_UNCOMMITTED
-        asked = {self._kafka.TopicPartition(self._topic, number): self._latest for number in found.partitions}
+        asked = {self._kafka.TopicPartition(self._topic, number): self._latest for number in topic.partitions}
         told = self._admin.list_offsets(asked, isolation_level=level, request_timeout=waiting_time(_ANSWER))
         offsets = {place.partition: int(future.result().offset) for place, future in told.items()}
         if min(offsets.values()) < 0:  # the client's answer while no broker leads a partition
@@ -117,7 +117,7 @@ class TopicView:
     def records(self, starts: Ends, ends: Ends) -> Counter[tuple[bytes, bytes]]:
         """How often each key with its value stands between offsets of the partitions, for readers of committed ones."""
         left = {number: end for number, end in enumerate(ends) if end > _at(starts, number, 0)}
-        found, place = Counter[tuple[bytes, bytes]](), self._kafka.TopicPartition
+        counts, place = Counter[tuple[bytes, bytes]](), self._kafka.TopicPartition
         self._consumer.assign([place(self._topic, number, _at(starts, number, 0)) for number in left])
         patience = waiting_time(_ANSWER)
         until = time.monotonic() + patience
@@ -127,17 +127,17 @@ class TopicView:
             if time.monotonic() > until:
                 raise self._kafka.KafkaException(self._kafka.KafkaError(self._kafka.KafkaError._TIMED_OUT))
             for message in fetched:
-                self._take(message, left, found)
+                self._take(message, left, counts)
         self._consumer.unassign()
-        return found
+        return counts
 
-    def _take(self, message: Any, left: dict[int, int], found: Counter[Any]) -> None:
+    def _take(self, message: Any, left: dict[int, int], counts: Counter[Any]) -> None:
         """Count a record; a partition that has been read to its end is no longer left."""
         number, at, error = message.partition(), message.offset(), message.error()
         if error is not None and error.code() != self._kafka.KafkaError._PARTITION_EOF:
             raise self._kafka.KafkaException(error)
         if error is None and at < left.get(number, 0):
-            found[message.key() or b"", message.value() or b""] += 1
+            counts[message.key() or b"", message.value() or b""] += 1
         if number in left and at >= left[number] - (error is None):
             del left[number]
 
@@ -154,9 +154,9 @@ def without(
     for records in chunks():
         kept = list[dict[str, Any]]()
         for record in records:
-            known = (record.get("key") or b"", record["value"] or b"")
-            if left[known] > 0:
-                left[known] -= 1
+            identity = (record.get("key") or b"", record["value"] or b"")
+            if left[identity] > 0:
+                left[identity] -= 1
             else:
                 kept.append(record)
         if kept:

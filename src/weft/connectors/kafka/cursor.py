@@ -156,11 +156,11 @@ class KafkaCursor:
 
     def _is_another(self) -> bool:
         """Whether the topic is not the one that was read, by its id; if so, it is begun again or refused."""
-        found = self._watch.id
-        if self._id is None or found is None or found == self._id:
-            self._id = self._id or found
+        topic_id = self._watch.id
+        if self._id is None or topic_id is None or topic_id == self._id:
+            self._id = self._id or topic_id
             return False
-        self._begin_again(f"its id is {found}, and was {self._id}")
+        self._begin_again(f"its id is {topic_id}, and was {self._id}")
         return True
 
     def _is_shorter(self, ends: Offsets, begins: Offsets, now: float) -> bool:
@@ -187,9 +187,9 @@ class KafkaCursor:
     def _why_shorter(self, ends: Offsets, begins: Offsets) -> str:
         """What of a topic cannot be if it is the one that was read; empty if all can."""
         for number in sorted(ends.keys() & self._positions.keys()):
-            known, first = self._positions[number], self._begins.get(number, 0)
-            if ends[number] < known:
-                return f"partition {number} ends at offset {ends[number]}, but it was read to {known}"
+            position, first = self._positions[number], self._begins.get(number, 0)
+            if ends[number] < position:
+                return f"partition {number} ends at offset {ends[number]}, but it was read to {position}"
             if begins.get(number, first) < first:
                 return f"partition {number} begins at offset {begins[number]}, but began at {first}"
         return ""
@@ -225,10 +225,10 @@ class KafkaCursor:
             first, end = starts[number], min(ends[number], starts[number] + _SAMPLE)
             origin = Origin(self.context.stream, self.topic, number, self._id)
             try:
-                found = read_range(self.options, origin, first, end, _SAMPLING, reset="earliest")
+                messages = read_range(self.options, origin, first, end, _SAMPLING, reset="earliest")
             except SourceError:
                 return _GUESS
-            sizes = [len(message.value() or b"") + len(message.key() or b"") for message in found]
+            sizes = [len(message.value() or b"") + len(message.key() or b"") for message in messages]
             self._record_bytes = 64 + 2 * (sum(sizes) // max(1, len(sizes)))
         return self._record_bytes
 
@@ -244,10 +244,10 @@ class KafkaCursor:
     def state(self) -> dict[str, Any]:
         """The topic, and the next offset of every partition."""
         positions = {str(number): at for number, at in sorted(self._positions.items())}
-        known = {} if self._id is None else {"id": self._id}
+        identity = {} if self._id is None else {"id": self._id}
         begins = {str(number): at for number, at in sorted(self._begins.items()) if at}
         told = {"positions": positions, "begins": begins, "record_bytes": self._record_bytes}
-        return {"topic": self.topic, **known, **told, "blobs": []}
+        return {"topic": self.topic, **identity, **told, "blobs": []}
 
     def release(self, parts: Sequence[Part]) -> None:
         """Tell the consumer group, if there is one, that these offsets are done with."""
@@ -276,8 +276,8 @@ def _first_positions(asking: TopicOffsets, watch: OffsetWatch, starting: Startin
     if starting.at == "latest":
         return dict(ends)
     if starting.at == "time":
-        found = asking.at(list(begins), starting.time)
-        return {number: at if at >= 0 else ends[number] for number, at in found.items()}
+        positions = asking.at(list(begins), starting.time)
+        return {number: at if at >= 0 else ends[number] for number, at in positions.items()}
     chosen = dict(starting.offsets)
     unknown = sorted(chosen.keys() - begins.keys())
     if unknown:
@@ -313,10 +313,10 @@ def parts_between(
         start = max(positions[number], begins.get(number, 0))
         size = sizes[number]
         ranges = [(first, min(first + size, ends[number])) for first in range(start, ends[number], size)]
-        found = [{"partition": number, "first": first, "end": end} for first, end in ranges]
-        if found and start > positions[number]:
-            found[0]["expired"] = positions[number]
-        return [Part(what, (what["end"] - what["first"]) * record_bytes) for what in found]
+        ranges_taken = [{"partition": number, "first": first, "end": end} for first, end in ranges]
+        if ranges_taken and start > positions[number]:
+            ranges_taken[0]["expired"] = positions[number]
+        return [Part(what, (what["end"] - what["first"]) * record_bytes) for what in ranges_taken]
 
     turns = zip_longest(*(of(number) for number in sorted(ends)))
     return [part for turn in turns for part in turn if part is not None]
@@ -338,14 +338,14 @@ def _part_sizes(waiting: Mapping[int, int], most: int, at_once: int) -> dict[int
 
 def _at_most(parts: Sequence[Part], records: int) -> tuple[Part, ...]:
     """The first parts that together have no more records than that, the last of them cut if need be."""
-    found, left = list[Part](), records
+    chosen, left = list[Part](), records
     for part in parts:
         first, end = int(part.what["first"]), int(part.what["end"])
         count = min(end - first, left)
         if count == end - first:
-            found.append(part)
+            chosen.append(part)
         else:
             size, what = part.bytes * count // (end - first), {**part.what, "end": first + count}
-            return (*found, replace(part, what=what, bytes=size)) if count else tuple(found)
+            return (*chosen, replace(part, what=what, bytes=size)) if count else tuple(chosen)
         left -= count
-    return tuple(found)
+    return tuple(chosen)

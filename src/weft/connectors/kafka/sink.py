@@ -63,8 +63,8 @@ class TransactionalTopic:
 
     def last_batch(self) -> int:
         """The last batch with records that the topic has of this writer; -1 if it has none."""
-        found: int = self._attempt(self._known_last)
-        return found
+        batch: int = self._attempt(self._known_last)
+        return batch
 
     def deliver(self, batch_id: int, chunks: Callable[[], Iterable[Records]]) -> None:
         """Add the records of a batch, unless they are there. They are asked for once in every attempt."""
@@ -113,10 +113,12 @@ class TransactionalTopic:
         )
         producer = kafka.Producer({**sending, "queue.buffering.max.kbytes": 1 << 20})
         producer.init_transactions(waiting_time(_ANSWER))
-        found = consumer.committed([kafka.TopicPartition(self.topic, 0)], timeout=waiting_time(_ANSWER))[0]
+        committed = consumer.committed([kafka.TopicPartition(self.topic, 0)], timeout=waiting_time(_ANSWER))[
+            0
+        ]
         self._producer, self._consumer, self._view, self._doubtful = producer, consumer, view, True
-        self._mark = BatchMark.parse(found.offset - 1, found.metadata)
-        if found.offset < 0:  # so that the first batch has a place to be looked for, too
+        self._mark = BatchMark.parse(committed.offset - 1, committed.metadata)
+        if committed.offset < 0:  # so that the first batch has a place to be looked for, too
             self._send(-1, ends, ())
 
     def _disconnect(self) -> None:
@@ -171,7 +173,7 @@ class TransactionalTopic:
         producer.begin_transaction()
         for records in chunks:
             if producer.produce_batch(self.topic, records) < len(records):
-                raise kafka.KafkaException(next(one["_error"] for one in records if "_error" in one))
+                raise kafka.KafkaException(next(record["_error"] for record in records if "_error" in record))
             self._flush()
         mark = BatchMark(batch_id, starts, self._view.ends(committed=False))
         number = [kafka.TopicPartition(self.topic, 0, batch_id + 1, mark.text())]
@@ -253,10 +255,10 @@ class KafkaSink:
         The schema of the values gets its number in the registry, if there is one.
         """
         self._encode()
-        found = self._opened().last_batch()
-        if found > last_committed + 1:
+        last = self._opened().last_batch()
+        if last > last_committed + 1:
             raise SinkError(
-                f"to_kafka: topic {self.topic} has batch {found}, but the checkpoint ends with {last_committed}",
+                f"to_kafka: topic {self.topic} has batch {last}, but the checkpoint ends with {last_committed}",
                 hint="continue with the checkpoint that wrote it, or begin with a new one",
             )
 
@@ -321,8 +323,8 @@ class KafkaSink:
 def kafka_sink(description: Mapping[str, Any]) -> KafkaSink:
     """The sink of a description that `KafkaSink.describe` made."""
     options = KafkaOptions(description["servers"], tuple(sorted(description["options"].items())))
-    url, given = description.get("registry") or (None, {})
-    registry = None if url is None else RegistryOptions(url, tuple(sorted(given.items())))
+    url, registry_options_given = description.get("registry") or (None, {})
+    registry = None if url is None else RegistryOptions(url, tuple(sorted(registry_options_given.items())))
     written = WrittenFormat(description["format"], registry, *description.get("avro", ()))
     return KafkaSink(description["topic"], description["key"], written, options, description["name"])
 

@@ -78,9 +78,9 @@ class KafkaSource:
             return self._of_another_topic(target, origin, what)
         with collector_at_rest():
             bounds = (what["first"], what["end"])
-            found = read_range(self.options, origin, *bounds, self.rules.timeout, reset=reset)
-            decoded = decode_messages(found, self.format, target, origin)
-            del found  # before the collector would look through it
+            messages = read_range(self.options, origin, *bounds, self.rules.timeout, reset=reset)
+            decoded = decode_messages(messages, self.format, target, origin)
+            del messages  # before the collector would look through it
         if not self._is_same_topic(what.get("id")):
             return self._of_another_topic(target, origin, what)
         if "expired" not in what:
@@ -88,9 +88,9 @@ class KafkaSource:
         lost = f"the records from here to before offset {what['first']} have expired"
         return replace(decoded, bad=(origin.bad(lost, what["expired"]), *decoded.bad))
 
-    def _is_same_topic(self, known: str | None) -> bool:
+    def _is_same_topic(self, before: str | None) -> bool:
         """Whether the topic that is read is the one that a part is of, as far as brokers tell."""
-        return known is None or is_topic(self.options, self.topic, known)
+        return before is None or is_topic(self.options, self.topic, before)
 
     def _of_another_topic(self, target: Target, origin: Origin, what: Mapping[str, Any]) -> Decoded:
         """No rows of a part whose topic was deleted and made again since; a record says which are lost."""
@@ -164,25 +164,25 @@ def kafka(
     return KafkaSource(topic, columns, ValueFormat(format, asked, text, subject, seconds), checked, rules)
 
 
-def _starting(given: object) -> Starting:
+def _starting(said: object) -> Starting:
     """Where a stream begins: with the earliest records, if the user has not said it."""
-    return Starting() if given is None else replace(_as_said(given), given=True)
+    return Starting() if said is None else replace(_as_said(said), given=True)
 
 
-def _as_said(given: object) -> Starting:
-    if given in ("earliest", "latest"):
-        return Starting(str(given))
-    if isinstance(given, Mapping):
-        pairs = sorted(given.items())
+def _as_said(said: object) -> Starting:
+    if said in ("earliest", "latest"):
+        return Starting(str(said))
+    if isinstance(said, Mapping):
+        pairs = sorted(said.items())
         if all(isinstance(number, int) and number >= 0 for pair in pairs for number in pair):
             return Starting("offsets", tuple(pairs))
-    if isinstance(given, str):
+    if isinstance(said, str):
         try:
-            given = datetime.fromisoformat(given)
+            said = datetime.fromisoformat(said)
         except ValueError:
-            given = None
-    if isinstance(given, datetime):
-        aware = given if given.tzinfo else given.replace(tzinfo=timezone.utc)
+            said = None
+    if isinstance(said, datetime):
+        aware = said if said.tzinfo else said.replace(tzinfo=timezone.utc)
         return Starting("time", time=int(aware.timestamp() * 1000))
     raise SourceError(
         "kafka: starting is not understood",
