@@ -282,12 +282,16 @@ CALLS = (
     method(session, "stop_query", name="q"),
     method(session, "stream", name="c", source="k long, ts timestamp"),
     method(session, "table", name="u", source="k long"),
+    method(session, "watch", every=1.0, seconds=0.0),
     method(planned, "dataframe"),
     method(planned, "diagram"),
     method(planned, "explain"),
+    method(planned, "head", rows=3),
     method(planned, "punctuations"),
     method(planned, "results"),
     method(planned, "stop"),
+    method(planned, "to_pandas"),
+    method(planned, "to_polars"),
     method(catalog, "add", stream=weft.Stream("new", _STREAM.schema)),
     method(catalog, "find", name="a"),
     method(catalog, "find_query", name="q"),
@@ -336,7 +340,8 @@ def uncovered() -> list[str]:
         for name in public_methods(kind)
     ]
     made_by_weft = {"PlannedQuery", "Query", "Punctuations"}
-    for_the_service = {"Session.compare_question", "Session.preview_question"}
+    questions = ("compare_question", "preview_question", "prepare_question", "expect")
+    for_the_service = {f"Session.{name}" for name in questions} | {"load_ipython_extension"}  # and IPython
     elsewhere = {"Session.reset_watermark"}  # in tests of clocks, since it needs a checkpoint
     passed = known | made_by_weft | for_the_service | elsewhere
     return [name for name in (*weft._homes(), *methods) if name not in passed]

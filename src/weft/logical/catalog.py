@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from textwrap import shorten
 
 from weft.errors import CatalogError, nearest
 from weft.logical.arguments import check_fields, checked
@@ -25,6 +26,11 @@ class Catalog:
     streams: tuple[Stream, ...] = ()
     functions: tuple[UserFunction, ...] = ()
     queries: tuple[tuple[str, Query], ...] = ()
+
+    def __repr__(self) -> str:
+        names = [stream.name for stream in self.streams] + [function.name for function in self.functions]
+        names += [name for name, _ in self.queries]
+        return f"<Catalog {shorten(', '.join(names), 200, placeholder=' …')}>"
 
     def __post_init__(self) -> None:
         check_fields(self, CatalogError)

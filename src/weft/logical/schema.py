@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from weft.errors import CatalogError, nearest
@@ -248,6 +249,10 @@ class Stream:
     definition: tuple[Query, ...] = ()
     table: bool = False
     ahead: timedelta | None = dataclasses.field(default=AHEAD, compare=False)
+
+    def __repr__(self) -> str:
+        kind = "Table" if self.table else "Stream"
+        return f"<{kind} {self.name} ({shorten(str(self.schema), 200, placeholder=' …')})>"
 
     def __post_init__(self) -> None:
         check_fields(self, CatalogError)

@@ -198,6 +198,10 @@ class Cost:
     steps: tuple[StepCost, ...] = ()
     stores: tuple[StoreCost, ...] = ()
 
+    def __repr__(self) -> str:
+        counts = f"{self.storage:.3g} tuples stored, {self.probes:.3g} probes/s, {self.hops} hops"
+        return f"<Cost {self.total:.3g}: {counts}>"
+
 
 @dataclass(frozen=True, slots=True)
 class JoinPlan:

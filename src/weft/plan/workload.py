@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from textwrap import shorten
 
 from weft.errors import PlanError
 from weft.logical.expr.expression import Expr, to_sql
@@ -159,6 +160,10 @@ class WorkloadPlan:
     upkeep: tuple[Upkeep, ...] = ()
     cost: Cost | None = None
     filling: tuple[Filling, ...] = ()
+
+    def __repr__(self) -> str:
+        names = shorten(", ".join(answer.name for answer in self.answers), 120, placeholder=" …")
+        return f"<WorkloadPlan of {names or 'no query'}: {len(self.stores)} stores>"
 
     def __post_init__(self) -> None:
         names = [answer.name for answer in self.answers]

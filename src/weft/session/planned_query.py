@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
+from importlib import import_module
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Protocol
 
 from weft.connectors.memory.sink import MemorySink
-from weft.errors import ConfigError, ResultError
+from weft.errors import ConfigError, QueryError, ResultError
 from weft.logical.arguments import checked
 from weft.logical.nested.flatten import Note
 from weft.logical.query.ordering import Ordering
@@ -24,13 +27,15 @@ from weft.plan.show.diagram import diagram
 from weft.plan.show.explain import explain
 from weft.plan.show.observation import Observation
 from weft.plan.show.shared import filling_text, shared_text
+from weft.plan.show.svg import picture
 from weft.ports.sink import Sink
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.observations import observed
-from weft.runtime.observe.progress import QueryProgress
+from weft.runtime.observe.progress import QueryProgress, progress_html
 from weft.stats.statistics import Statistics
 
 if TYPE_CHECKING:
+    import polars as pl
     import pyarrow as pa
 
     from weft.ports.punctuation import Punctuations
@@ -76,6 +81,16 @@ class PlannedQuery:
     ordering: Ordering | None = None
     notes: tuple[Note, ...] = field(default=(), compare=False)
 
+    def __repr__(self) -> str:
+        progress = self.progress
+        results = f", {progress.results:,} results" if progress.batches else ""
+        sql = shorten(str(self.query), 120, placeholder=" …")
+        return f"<PlannedQuery {self.name} ({progress.status}{results}): {sql}>"
+
+    def _repr_html_(self) -> str:
+        sql = f"<code>{escape(str(self.query))}</code>"
+        return f"<p><b>{escape(self.name)}</b> {sql}</p>{progress_html([self.progress])}{picture(self.graph)}"
+
     @property
     def graph(self) -> PhysicalGraph:
         """The query's part of the graph that the session's queries run by, or will run by.
@@ -112,6 +127,22 @@ class PlannedQuery:
             raise failure
         return self.sink.results()
 
+    @checked(QueryError)
+    def head(self, rows: int = 10) -> pa.Table:
+        """The first rows of the results in the query's memory sink."""
+        return self.results().slice(0, max(0, rows))
+
+    def to_pandas(self) -> Any:
+        """The results in the query's memory sink as a DataFrame of pandas."""
+        _need("pandas", self.name)
+        return self.results().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """The results in the query's memory sink as a DataFrame of Polars."""
+        polars = _need("polars", self.name)
+        frame: pl.DataFrame = polars.from_arrow(self.results())
+        return frame
+
     def dataframe(self) -> Any:
         """A streaming DataFrame of Spark's over the results, for what Weft leaves to Spark.
 
@@ -140,6 +171,17 @@ class PlannedQuery:
     def progress(self) -> QueryProgress:
         """How the query is getting on."""
         return self.session.query_progress(self.name)
+
+
+def _need(module: str, query: str) -> Any:
+    """A library that the caller asks for by name; if it is not installed, the remedy is named."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ConfigError(
+            f"the results of query {query} cannot be given to {module}, which is not installed",
+            hint=f"pip install {module}, or use results(), which gives a pyarrow.Table",
+        ) from None
 
 
 def explain_queries(

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from weft.adapting.planner import Planner, PreparedPlans, deadline_of
@@ -22,6 +24,7 @@ from weft.plan.physical.graph import PhysicalGraph
 from weft.plan.physical.part import part_of
 from weft.plan.physical.rules import ProbeRule
 from weft.plan.show.explain import compare, explain
+from weft.plan.show.svg import picture
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.observe.recent_statistics import RecentStatistics
 from weft.runtime.queries.request import QueryRequest
@@ -67,6 +70,18 @@ class Preview:
     added_rows: float
     running: PhysicalGraph | None
     together: PhysicalGraph
+
+    def __repr__(self) -> str:
+        sql = shorten(str(self.query), 120, placeholder=" …")
+        shares, adds = (", ".join(names) or "nothing" for names in (self.shares, self.adds))
+        return f"<Preview of {sql}: would share {shares}, would add {adds}>"
+
+    def _repr_html_(self) -> str:
+        shares, adds = (", ".join(names) or "nothing" for names in (self.shares, self.adds))
+        text = f"<code>{escape(str(self.query))}</code>"
+        return (
+            f"<p>{text}<br>would share: {escape(shares)} · would add: {escape(adds)}</p>{picture(self.graph)}"
+        )
 
     @property
     def added_steps(self) -> int:

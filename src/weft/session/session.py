@@ -26,7 +26,8 @@ from weft.optimizer.space import Options
 from weft.ports.sink import Sink
 from weft.runtime.observe.recent_statistics import RecentStatistics
 from weft.runtime.queries.request import QueryRequest
-from weft.session.display import progress_bar
+from weft.session.display import Watch, progress_bar, session_html, watch_session
+from weft.session.notebook import show_tables_in_notebooks
 from weft.session.planned_query import PlannedQuery
 from weft.session.preview import (
     CompareQuestion,
@@ -96,6 +97,17 @@ class Session(SessionRelations, SessionViews):
         self._current_run: Running | None = None
         self._last_run: Running | None = None  # also when it is over
         self._ends = False  # whether the input is taken to end, some day
+        show_tables_in_notebooks()
+
+    def __repr__(self) -> str:
+        tables = sum(stream.table for stream in self.catalog.streams)
+        parts = (f"{len(self.catalog.streams) - tables} streams", f"{tables} tables")
+        state = "running" if self.is_active else "planned" if self._last_run is None else "stopped"
+        done = f", {self.totals.batches:,} batches" if self._last_run is not None else ""
+        return f"<Session: {', '.join(parts)}, {len(self.queries)} queries; {state}{done}>"
+
+    def _repr_html_(self) -> str:
+        return session_html(self)
 
     @property
     def options(self) -> Options:
@@ -370,6 +382,15 @@ class Session(SessionRelations, SessionViews):
         if self._current_run is not None:
             self._current_run.stop()
             self._current_run = None
+
+    @checked(ConfigError)
+    def watch(self, *, every: float = 1.0, seconds: float | None = None) -> Watch:
+        """Show live how the queries are getting on, every so many seconds.
+
+        In a notebook it is a cell that goes on by itself until the session ends, ``seconds`` have passed or
+        ``watch.stop()`` is called; on a terminal the call lasts as long, or until Ctrl-C.
+        """
+        return watch_session(self, every, seconds)
 
     def _run_under_way(self) -> Running:
         if self._current_run is None:

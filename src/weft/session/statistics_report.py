@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from weft.logical.expr.expression import BOOLEAN, Expr, columns, make_call
+from weft.logical.html_table import html_table
 from weft.logical.query.horizon import is_time_bound
 from weft.logical.query.query import Query
 from weft.plan.show.figures import number, table
@@ -32,6 +33,12 @@ class StatisticsReport:
     """All figures; as text, a table."""
 
     rows: tuple[StatisticsRow, ...]
+
+    def __repr__(self) -> str:
+        return f"<StatisticsReport of {len(self.rows)} figures; print shows them>"
+
+    def _repr_html_(self) -> str:
+        return html_table(HEADS, [report_cells(row) for row in self.rows], "Statistics")
 
     def __str__(self) -> str:
         return "\n".join(["Statistics", *table(HEADS, [report_cells(row) for row in self.rows])])

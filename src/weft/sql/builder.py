@@ -56,7 +56,8 @@ class Builder:
         items = ", ".join(item.value.source.text for item in self.items)
         where = " AND ".join(piece.source.text for piece in self.conditions)
         names = ", ".join(ref.called.text for relation in self.relations for ref in leaves(relation))
-        return f"<Builder SELECT {items} FROM {names} WHERE {where}>"
+        clauses = (("SELECT", items), ("FROM", names), ("WHERE", where))
+        return f"<Builder {' '.join(f'{word} {text}' for word, text in clauses if text)}>"
 
     def select(self, *items: str) -> Builder:
         """Give these columns too: expressions, perhaps with AS, or ``*`` or ``v.*``."""

@@ -58,6 +58,11 @@ class Histogram:
     first: int = 0
     counts: tuple[int, ...] = ()
 
+    def __repr__(self) -> str:
+        if not self.count:
+            return "<Histogram of nothing>"
+        return f"<Histogram of {self.count:,}: half within {self.p50:.3g} s, all within {self.max:.3g} s>"
+
     @classmethod
     def of(cls, micros: Iterable[int]) -> Histogram:
         """The histogram of some durations in microseconds."""

@@ -197,6 +197,10 @@ class Known:
     conditions before any was observed; what several conditions let through together is shared out by them.
     """
 
+    def __repr__(self) -> str:
+        counted = len(self.exact) + len(self.first) + len(self.later) + len(self.joint)
+        return f"<Known up to batch {self.batch}: {len(self.streams)} streams, {counted} conditions>"
+
     batch: int = -1
     moment: float = 0.0
     streams: Mapping[str, StreamSums] = field(default_factory=dict)

@@ -25,6 +25,7 @@ from weft.logical.expr.expression import (
     rename,
     to_sql,
 )
+from weft.logical.html_table import html_table
 from weft.logical.query.query import Query
 from weft.stats.known import PredicateSet
 from weft.stats.skew import Distribution, Heavy, HeavyValue, agreement, check_heavy, fits
@@ -94,6 +95,24 @@ class Statistics:
     costs: Mapping[str, float] = field(default_factory=dict)
     likely: Mapping[str, float] = field(default_factory=dict)
     joint: Mapping[PredicateSet, float] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        counts = {
+            "streams": len(self.streams),
+            "selectivities": len(self.selectivities),
+            "costs of functions": len(self.costs),
+            "correlated sets": len(self.joint),
+        }
+        parts = [f"{count} {what}" for what, count in counts.items() if count]
+        return f"<Statistics ({self.origin}): {', '.join(parts) or 'nothing is known'}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(name, "rate", f"{one.rate:g}") for name, one in self.streams.items()]
+        for name, one in self.streams.items():
+            rows += [(f"{name}.{column}", "distinct", f"{count:g}") for column, count in one.distinct.items()]
+        rows += [(name, "selectivity", f"{value:g}") for name, value in self.selectivities.items()]
+        rows += [(name, "cost", f"{value:g}") for name, value in self.costs.items()]
+        return html_table(("of", "what", "value"), rows, f"Statistics ({self.origin})")
 
     def __post_init__(self) -> None:
         check_fields(self, StatisticsError)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from textwrap import shorten
 
 from weft.errors import QueryError, nearest
 from weft.logical.arguments import checked
@@ -170,6 +171,9 @@ class Query:
     projection: tuple[Output, ...]
     outer: Join | None = None
     cross: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Query {shorten(str(self), 200, placeholder=' …')}>"
 
     def __post_init__(self) -> None:
         self._check_inputs()

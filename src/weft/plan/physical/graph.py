@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib import import_module
+from textwrap import shorten
 from typing import ClassVar, TypeVar
 
 from weft.errors import PlanError
@@ -143,6 +145,17 @@ class PhysicalGraph:
     tracked: bool = False
     sweeps: tuple[Sweep, ...] = ()
     later: tuple[ProbeRule, ...] = ()
+
+    def __repr__(self) -> str:
+        names = shorten(", ".join(member.name for member in self.members), 120, placeholder=" …")
+        probes = sum(isinstance(rule, ProbeRule) for rule in self.rules)
+        counts = f"{len(self.sources)} inputs, {len(self.stores)} stores, {probes} probes, {self.hops} hops"
+        return f"<PhysicalGraph of {names}: {counts}>"
+
+    def _repr_html_(self) -> str:
+        # Pictures are made from graphs, so only a notebook that shows one looks up there.
+        picture: str = import_module("weft.plan.show.svg").picture(self)
+        return picture
 
     def __post_init__(self) -> None:
         validate(self)

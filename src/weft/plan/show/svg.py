@@ -12,9 +12,11 @@ from html import escape
 from math import sqrt
 
 from weft.logical.query.canonical import readable
-from weft.plan.show.layout import HEIGHT, WIDTH, Box, Drawing, Lane, Link, shortened
+from weft.plan.physical.graph import PhysicalGraph
+from weft.plan.show.layout import HEIGHT, WIDTH, Box, Drawing, Lane, Link, draw_graph, shortened
+from weft.plan.show.observation import Observation
 
-__all__ = ["COLOURS", "STYLE", "colour_of", "svg"]
+__all__ = ["COLOURS", "STYLE", "colour_of", "picture", "svg"]
 
 COLOURS = 10  # so many queries have a colour of their own
 DOTS = 6  # so many users of a part are shown as dots; of more, their number
@@ -82,6 +84,11 @@ def svg(
         "</svg>",
     ]
     return "\n".join(part for part in parts if part) + "\n"
+
+
+def picture(graph: PhysicalGraph, seen: Observation | None = None) -> str:
+    """The picture of a graph with its own style, as a notebook shows it; ``seen`` is what was observed of it."""
+    return f'<div style="overflow-x:auto">{svg(draw_graph(graph, seen), standalone=True)}</div>'
 
 
 def _lane(lane: Lane, width: float) -> str:

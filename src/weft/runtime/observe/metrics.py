@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weft.logical.codec import decode
 from weft.logical.expr.expression import to_sql
 from weft.logical.expr.user_functions import ConditionFigures, FunctionFigures
+from weft.logical.html_table import html_table
 from weft.plan.physical.graph import PhysicalGraph
 from weft.stats.histogram import Latency
 from weft.stats.input_figures import InputFigures, StepFigures
@@ -124,6 +125,20 @@ class BatchMetrics:
     latencies: Mapping[str, Latency] = field(default_factory=dict)
     tables: Mapping[str, str] = field(default_factory=dict)
     cache: CacheCounts = CacheCounts()  # noqa: RUF009
+
+    def __repr__(self) -> str:
+        rows = sum(one.rows for one in self.inputs.values())
+        return f"<Batch {self.number}: {rows:,} rows, {self.results:,} results, {self.elapsed:.3g} s>"
+
+    def _repr_html_(self) -> str:
+        rows = [(f"input {alias}", f"{one.rows:,}", "", "") for alias, one in self.inputs.items()]
+        rows += [
+            (f"probe {edge}", f"{one.probes:,}", f"{one.matches:,}", "") for edge, one in self.steps.items()
+        ]
+        rows += [(f"store {n}", f"{one.rows:,}", "", f"{one.bytes:,}") for n, one in self.stores.items()]
+        rows += [(f"results of {name}", "", f"{count:,}", "") for name, count in self.answers.items()]
+        title = f"Batch {self.number}: {self.results:,} results in {self.elapsed:.3g} s"
+        return html_table(("part", "rows", "matches", "bytes"), rows, title)
 
     @property
     def latency(self) -> Latency:

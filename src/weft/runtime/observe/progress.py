@@ -6,12 +6,14 @@ Guarantees: plain data, under the names that the query's author gave to its inpu
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft.errors import ResultError
+from weft.logical.html_table import html_table
 from weft.logical.query.ordering import Punctuation
 from weft.plan.physical.graph import Member, PhysicalGraph
 from weft.plan.physical.part import QueryPart, part_of
@@ -27,6 +29,7 @@ if TYPE_CHECKING:  # planning imports this module, and must not load the kernels
     from weft.runtime.queries.active import ActiveQueries
 
 __all__ = [
+    "PROGRESS_HEADS",
     "History",
     "OwnProgress",
     "QueryProgress",
@@ -34,6 +37,8 @@ __all__ = [
     "complete_from",
     "failure_of",
     "own_metrics",
+    "progress_cells",
+    "progress_html",
     "progress_of",
     "state_of",
     "too_large",
@@ -41,6 +46,7 @@ __all__ = [
 
 KEPT = 999  # so many batches are remembered, besides the last one
 GRAPHS = 32  # so many graphs are remembered
+SHOWN_BATCHES = 5  # of each query, in a notebook
 RECENT = 100  # the latency of a query is that of so many batches
 PARTS = 4096  # about so many queries' parts of graphs are remembered; one has some 20 kB
 
@@ -77,6 +83,31 @@ class QueryProgress:
     latency: Latency = field(default_factory=Latency)
     own_state: int = 0
     shared_state: int = 0
+
+    def __repr__(self) -> str:
+        why = f" ({self.reason})" if self.reason else ""
+        counts = f"{self.batches:,} batches, {self.results:,} results, {self.state:,.0f} bytes of state"
+        return f"<QueryProgress of {self.name}: {self.status}{why}, {counts}>"
+
+    def _repr_html_(self) -> str:
+        return progress_html([self])
+
+
+PROGRESS_HEADS = ("query", "status", "batches", "results", "state, bytes", "latency p50, s", "latency p95, s")
+
+
+def progress_cells(progress: QueryProgress) -> tuple[str, ...]:
+    """The progress of a query as texts, under `PROGRESS_HEADS`."""
+    status = f"{progress.status}: {progress.reason}" if progress.reason else progress.status
+    times = progress.latency.processing
+    latency = (f"{times.p50:.3g}", f"{times.p95:.3g}") if times.count else ("?", "?")
+    counts = (f"{progress.batches:,}", f"{progress.results:,}", f"{progress.state:,.0f}")
+    return (progress.name, status, *counts, *latency)
+
+
+def progress_html(queries: Iterable[QueryProgress]) -> str:
+    """The progress of queries as a table, for a notebook."""
+    return html_table(PROGRESS_HEADS, [progress_cells(one) for one in queries])
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +260,19 @@ class OwnProgress(Mapping[str, list[BatchMetrics]]):
 
     def __len__(self) -> int:
         return len(self.requests)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{name} ({len(self.history.batches_of(name)):,} batches)" for name in self)
+        return f"<progress of {shorten(counts, 200, placeholder=' …') or 'no query'}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (name, str(one.number), f"{one.results:,}", f"{one.elapsed:.3g}")
+            for name in self
+            for one in self[name][-SHOWN_BATCHES:]
+        ]
+        title = f"The last {SHOWN_BATCHES} batches of every query"
+        return html_table(("query", "batch", "results", "seconds"), rows, title)
 
 
 def progress_of(
