@@ -137,6 +137,19 @@ def make_parser(name: str, text: str | None, shared: str = "", **defaults: Any) 
     return parser
 
 
+def some_of(names: Sequence[str]) -> Callable[[str], list[str]]:
+    """What reads some of these names from the command line, with commas between them, and keeps their order here."""
+
+    def read(text: str) -> list[str]:
+        asked = text.split(",")
+        unknown = sorted(set(asked) - set(names))
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(names)}")
+        return [name for name in names if name in asked]
+
+    return read
+
+
 @contextmanager
 def working_directory(options: argparse.Namespace) -> Iterator[Path]:
     """A directory for data, results and checkpoints, which is removed at the end."""

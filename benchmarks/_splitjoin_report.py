@@ -1,18 +1,21 @@
-"""The tables of SplitJoin's benchmark.
+"""The options of SplitJoin's benchmark, the cases of every section, their figures, tables and verdicts.
 
-Guarantees: a figure that was not measured is shown as such.
+Guarantees: every case is listed once. Without --full, not all combinations are run: all windows are, with the most
+cores and the fewest partitions, and for one window all numbers of cores and partitions. A figure that was not measured
+is shown as such, and no verdict rests on it.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise, product
 from operator import mul
 from typing import Any
 
+from benchmarks._harness import make_parser, make_table, some_of
 from benchmarks._race import percentile
 from benchmarks._splitjoin import KINDS, matches_per_tuple, window_text
 from benchmarks._splitjoin_peers import PEERS
@@ -26,10 +29,9 @@ RATE_TARGET = 100_000  # tuples a second
 LOOPS_TARGET = 50  # times as fast as the nested loops
 ORDER_TARGET = 0.15  # the part of the throughput that order may cost
 LARGE, CORES = 1 << 21, 2  # the window and the cores for which the targets hold
-PAPER = {
-    "time": 4_400,
-    "count": 5_200,
-}  # the paper's tuples a second on 28 cores, with windows of 15 minutes or 2^21 tuples
+# The paper's tuples a second on 28 cores, with windows of 15 minutes or 2^21 tuples.
+PAPER = {"time": 4_400, "count": 5_200}
+Runs = Mapping["Case", "Steady"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,20 +156,19 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data, with the rates."""
 
-        def runs(found: Mapping[Case, Steady]) -> list[dict[str, Any]]:
-            return [{**asdict(case), **asdict(one), "rate": one.rate} for case, one in found.items()]
+        def plain(case: Case, one: Steady | Peer, **more: str) -> dict[str, Any]:
+            return {**asdict(case), **more, **asdict(one), "rate": one.rate}
 
+        runs = {"throughput": self.throughput, "selectivity": self.selectivity, "precision": self.precision}
         peers = [
-            {**asdict(case), "peer": name, **asdict(one), "rate": one.rate}
-            for case, found in self.peers.items()
-            for name, one in found.items()
+            plain(case, one, peer=name) for case, some in self.peers.items() for name, one in some.items()
         ]
+        sections = {name: [plain(*run) for run in some.items()] for name, some in runs.items()}
+        latency = [asdict(one) for one in self.latency]
         return {
-            "throughput": runs(self.throughput),
+            **sections,
             "peers": peers,
-            "selectivity": runs(self.selectivity),
-            "precision": runs(self.precision),
-            "latency": [asdict(one) for one in self.latency],
+            "latency": latency,
             "notes": self.notes,
             "troubles": self.troubles,
         }
@@ -193,36 +194,33 @@ def verdicts(report: Report) -> list[tuple[str, bool | None]]:
     return [*_rate_verdicts(report), *_loops_verdicts(report), _order_verdict(report)]
 
 
-def _rate_verdicts(report: Report) -> list[tuple[str, bool | None]]:
-    found: list[tuple[str, bool | None]] = []
+def _is_large(case: Case, kind: str) -> bool:
+    """Whether the targets hold for a case."""
+    return (case.kind, case.size, case.cores) == (kind, LARGE, CORES)
+
+
+def _rate_verdicts(report: Report) -> Iterator[tuple[str, bool | None]]:
     for kind, paper in PAPER.items():
-        rates = [
-            one.rate
-            for case, one in report.throughput.items()
-            if (case.kind, case.size, case.cores) == (kind, LARGE, CORES)
-        ]
-        target = f"at least {RATE_TARGET:,} tuples/s, {kind} window of {window_text(LARGE)} on {CORES} cores"
-        shown = f"{max(rates):,.0f}" if rates else "not measured"
-        reached = max(rates) >= RATE_TARGET if rates else None
-        found.append((f"{target} ({shown}; paper, 28 cores: {paper:,})", reached))
-    return found
-
-
-def _loops_verdicts(report: Report) -> list[tuple[str, bool | None]]:
-    found: list[tuple[str, bool | None]] = []
-    for kind in PAPER:
-        target = (
-            f"at least {LOOPS_TARGET} × nested loops, {kind} window of {window_text(LARGE)} on {CORES} cores"
+        best = max(
+            (run.rate for case, run in report.throughput.items() if _is_large(case, kind)), default=None
         )
+        target = f"at least {RATE_TARGET:,} tuples/s, {kind} window of {window_text(LARGE)} on {CORES} cores"
+        shown = "not measured" if best is None else f"{best:,.0f}"
+        yield f"{target} ({shown}; paper, 28 cores: {paper:,})", None if best is None else best >= RATE_TARGET
+
+
+def _loops_verdicts(report: Report) -> Iterator[tuple[str, bool | None]]:
+    for kind in PAPER:
         ratios = [
             report.throughput[case].rate / loops
             for case, peers in report.peers.items()
-            if (case.kind, case.size, case.cores) == (kind, LARGE, CORES)
-            and (loops := peers.get("loops", Peer()).rate)
+            if _is_large(case, kind) and (loops := peers.get("loops", Peer()).rate)
         ]
+        target = (
+            f"at least {LOOPS_TARGET} × nested loops, {kind} window of {window_text(LARGE)} on {CORES} cores"
+        )
         shown = f"{max(ratios):.1f} ×" if ratios else "not measured"
-        found.append((f"{target} ({shown})", max(ratios) >= LOOPS_TARGET if ratios else None))
-    return found
+        yield f"{target} ({shown})", max(ratios) >= LOOPS_TARGET if ratios else None
 
 
 def _order_verdict(report: Report) -> tuple[str, bool | None]:
@@ -242,11 +240,13 @@ def throughput_cases(options: argparse.Namespace) -> list[Case]:
     """All combinations of windows, cores and partitions, or some of them (see the top of this file)."""
     if options.full:
         every = product(options.kinds, options.windows, options.cores, options.partitions)
-        return [_case(options, kind, size, cores, parts) for kind, size, cores, parts in every]
+        return [
+            _case(options, kind, size, cores=cores, partitions=parts) for kind, size, cores, parts in every
+        ]
     cases = [_case(options, *window) for window in product(options.kinds, options.windows)]
     kind, size = options.kinds[-1], options.windows[len(options.windows) // 2]
-    cases += [_case(options, kind, size, cores) for cores in options.cores]
-    cases += [_case(options, kind, size, None, parts) for parts in options.partitions]
+    cases += [_case(options, kind, size, cores=cores) for cores in options.cores]
+    cases += [_case(options, kind, size, partitions=parts) for parts in options.partitions]
     return list(dict.fromkeys(cases))
 
 
@@ -265,10 +265,8 @@ def selectivity_cases(options: argparse.Namespace) -> list[Case]:
 def precision_cases(options: argparse.Namespace) -> list[Case]:
     """Results without order first, then in outer order with every precision, then in inner order."""
     orders = [("none", None), *(("outer", one) for one in options.precisions), ("inner", None)]
-    size, kind, sink = options.precision_window, options.kinds[-1], options.precision_sink
-    return [
-        _case(options, kind, size, order=order, precision=precision, sink=sink) for order, precision in orders
-    ]
+    plain = _case(options, options.kinds[-1], options.precision_window, sink=options.precision_sink)
+    return [replace(plain, order=order, precision=precision) for order, precision in orders]
 
 
 def latency_cases(options: argparse.Namespace) -> list[Case]:
@@ -276,28 +274,10 @@ def latency_cases(options: argparse.Namespace) -> list[Case]:
     return [_case(options, options.kinds[-1], options.latency_window)]
 
 
-def _case(
-    options: argparse.Namespace,
-    kind: str,
-    size: int,
-    cores: int | None = None,
-    partitions: int | None = None,
-    *,
-    domain: int | None = None,
-    sink: str | None = None,
-    order: str = "none",
-    precision: int | None = None,
-) -> Case:
-    return Case(
-        kind,
-        size,
-        cores or max(options.cores),
-        partitions or min(options.partitions),
-        domain or options.domain,
-        sink or options.sink,
-        order,
-        precision,
-    )
+def _case(options: argparse.Namespace, kind: str, size: int, **others: Any) -> Case:
+    """A case with the most cores and the fewest partitions, unless others are given."""
+    usual = Case(kind, size, max(options.cores), min(options.partitions), options.domain, options.sink)
+    return replace(usual, **others)
 
 
 def _tuples(text: str) -> int:
@@ -313,34 +293,18 @@ def _positive(text: str) -> int:
     return number
 
 
-def _some_of(known: Sequence[str]) -> Callable[[str], list[str]]:
-    def names(text: str) -> list[str]:
-        given = text.split(",")
-        unknown = sorted(set(given) - set(known))
-        if unknown:
-            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
-        return [name for name in known if name in given]
-
-    return names
-
-
 def parse(description: str, arguments: Sequence[str]) -> argparse.Namespace:
     """The options."""
-    parser = argparse.ArgumentParser(
-        prog="weft bench splitjoin",
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    for name, known, what in (
+    parser = make_parser("splitjoin", description, "timeout directory json strict", timeout=600.0)
+    for name, names, what in (
         ("sections", SECTIONS, "what is measured"),
         ("kinds", KINDS, "of windows"),
         ("peers", tuple(PEERS), "who is compared with Weft"),
     ):
-        help_text = f"{what}: some of {','.join(known)}"
-        parser.add_argument(f"--{name}", type=_some_of(known), default=list(known), help=help_text)
+        text = f"{what}: some of {','.join(names)}"
+        parser.add_argument(f"--{name}", type=some_of(names), default=list(names), help=text)
     _add_streams(parser)
     _add_sections(parser)
-    _add_places(parser)
     return parser.parse_args(arguments)
 
 
@@ -357,6 +321,8 @@ def _add_streams(parser: argparse.ArgumentParser) -> None:
     add("--domain", type=_positive, default=10_000, help="values are uniform over 1 to this")
     add("--sink", choices=("count", "parquet"), default="count", help="where results go")
     add("--seed", type=int, default=7, help="of the data")
+    add("--together", action="store_true", help="all in one process: quick, for a look, not for figures")
+    add("--cache", metavar="DIRECTORY", help="keep the data there, and find it there the next time")
 
 
 def _add_sections(parser: argparse.ArgumentParser) -> None:
@@ -380,128 +346,87 @@ def _add_sections(parser: argparse.ArgumentParser) -> None:
     add("--interval", type=float, default=0.25, help="seconds between files")
 
 
-def _add_places(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--together", action="store_true", help="all in one process: quick, for a look, not for figures")
-    add("--timeout", type=float, default=600, help="seconds a run may take")
-    add("--cache", metavar="DIRECTORY", help="keep the data there, and find it there the next time")
-    add("--directory", help="where data, results and checkpoints go; a temporary directory")
-    add("--json", metavar="FILE", help="write the figures there, too")
-    add("--strict", action="store_true", help="exit with 1 if a target is missed")
-
-
-def _table(title: str, caption: str, left: Sequence[str], right: Sequence[str]) -> Table:
-    table = Table(title=title, caption=caption)
-    for head in left:
-        table.add_column(head)
-    for head in right:
-        table.add_column(head, justify="right")
-    return table
-
-
-def throughput_table(found: Mapping[Case, Steady], batch_rows: int) -> Table:
+def throughput_table(found: Runs, batch_rows: int) -> Table:
     """One row per run."""
-    table = _table(
+    heads = ("window", "size", "cores", "parts", "tuples/s", "p50 s", "p95 s")
+    table = make_table(
         f"Throughput with full windows, batches of 2 × {batch_rows:,} tuples",
+        (*heads, "reading s", "probing s", "state MB", "results"),
+        2,
         "tuples/s: of both streams; a batch lasts until the next begins; reading and routing, probing and storing: the "
         "slowest task; results: for each tuple",
-        ("window", "size"),
-        ("cores", "parts", "tuples/s", "p50 s", "p95 s", "reading s", "probing s", "state MB", "results"),
     )
-    for case, one in found.items():
-        table.add_row(
-            "15 minutes" if case.kind == "time" else "count",
-            window_text(case.size),
-            str(case.cores),
-            str(case.partitions),
-            f"{one.rate:,.0f}",
-            *(f"{percentile(one.cycles, share):.2f}" for share in (0.5, 0.95)),
-            *(f"{one.share(place):.2f}" for place in (0, 1)),
-            f"{one.state / 1e6:,.0f}",
-            f"{one.matches:.2f}",
-        )
+    for case, run in found.items():
+        what = ("15 minutes" if case.kind == "time" else "count", window_text(case.size))
+        phases = (f"{run.share(place):.2f}" for place in (0, 1))
+        counts = (str(case.cores), str(case.partitions), *_rate(run))
+        table.add_row(*what, *counts, *phases, f"{run.state / 1e6:,.0f}", f"{run.matches:.2f}")
     return table
+
+
+def _rate(run: Steady) -> tuple[str, ...]:
+    """Tuples a second, and the median and the 95th percentile of the seconds of a batch."""
+    return f"{run.rate:,.0f}", *(f"{percentile(run.cycles, share):.2f}" for share in (0.5, 0.95))
 
 
 def peers_table(case: Case, weft: Steady, found: Mapping[str, Peer]) -> Table:
     """Weft's throughput, and what every peer made of its last measured batch."""
-    table = _table(
+    table = make_table(
         f"Peers: {case.kind} window of {window_text(case.size)} tuples, {cores_text(case.cores)}",
+        ("", "agrees", "tuples", "seconds", "tuples/s", "Weft is faster by"),
+        2,
         "peers: the new tuples of one batch against its windows, from memory, counted; Weft: end to end",
-        ("", "agrees"),
-        ("tuples", "seconds", "tuples/s", "Weft is faster by"),
     )
     rows, seconds = sum(weft.rows[weft.measured]), sum(weft.cycles)
     table.add_row("Weft, from files to the sink", "", f"{rows:,}", f"{seconds:.2f}", f"{weft.rate:,.0f}", "–")
-    for name, one in found.items():
-        if one.rate is None or one.seconds is None:
-            table.add_row(PEERS[name][0], one.note)
+    for name, peer in found.items():
+        if peer.rate is None or peer.seconds is None:
+            table.add_row(PEERS[name][0], peer.note)
             continue
-        agrees = "–" if one.expected is None else "no" if one.differs else "yes"
-        figures = (
-            f"{one.tuples:,}",
-            f"{one.seconds:.2f}",
-            f"{one.rate:,.0f}",
-            f"{weft.rate / one.rate:,.1f} ×",
-        )
-        table.add_row(PEERS[name][0], agrees, *figures)
+        agrees = "–" if peer.expected is None else "no" if peer.differs else "yes"
+        figures = (f"{peer.tuples:,}", f"{peer.seconds:.2f}", f"{peer.rate:,.0f}")
+        table.add_row(PEERS[name][0], agrees, *figures, f"{weft.rate / peer.rate:,.1f} ×")
     return table
 
 
-def selectivity_table(found: Mapping[Case, Steady]) -> Table:
+def selectivity_table(found: Runs) -> Table:
     """One row per domain (Figure 17)."""
-    size = next(iter(found)).size
-    table = _table(
-        f"Selectivity: windows of {window_text(size)} tuples",
+    table = make_table(
+        f"Selectivity: windows of {window_text(next(iter(found)).size)} tuples",
+        ("values up to", "partners", "results/tuple", "results/s", "tuples/s", "p50 s", "p95 s"),
+        0,
         "partners: in a full window, for each tuple, from the width of the bands",
-        (),
-        ("values up to", "partners", "results/tuple", "tuples/s", "results/s", "p50 s"),
     )
-    for case, one in found.items():
-        table.add_row(
-            f"{case.domain:,}",
-            f"{matches_per_tuple(case.size, case.domain):.2f}",
-            f"{one.matches:.2f}",
-            f"{one.rate:,.0f}",
-            f"{one.rate * one.matches:,.0f}",
-            f"{percentile(one.cycles, 0.5):.2f}",
-        )
+    for case, run in found.items():
+        partners = f"{matches_per_tuple(case.size, case.domain):.2f}"
+        results = (f"{run.matches:.2f}", f"{run.rate * run.matches:,.0f}")
+        table.add_row(f"{case.domain:,}", partners, *results, *_rate(run))
     return table
 
 
-def precision_table(found: Mapping[Case, Steady]) -> Table:
+def precision_table(found: Runs) -> Table:
     """One row per order (Figure 19)."""
-    first = next(iter(found))
-    table = _table(
+    first, plain = next(iter(found)), without_order(found)
+    table = make_table(
         f"Order: {first.kind} windows of {window_text(first.size)} tuples, to {first.sink}",
-        "relative to the same join without order",
-        ("order",),
-        ("tuples/s", "relative", "p50 s", "p95 s"),
+        ("order", "relative", "tuples/s", "p50 s", "p95 s"),
+        caption="relative to the same join without order",
     )
-    plain = without_order(found)
-    for case, one in found.items():
-        table.add_row(
-            order_text(case),
-            f"{one.rate:,.0f}",
-            f"{one.rate / plain.rate:.1%}" if plain else "–",
-            *(f"{percentile(one.cycles, share):.2f}" for share in (0.5, 0.95)),
-        )
+    for case, run in found.items():
+        table.add_row(order_text(case), f"{run.rate / plain.rate:.1%}" if plain else "–", *_rate(run))
     return table
 
 
 def latency_table(found: Sequence[Latency]) -> Table:
     """One row per run."""
-    table = _table(
+    table = make_table(
         "Visiting latency: from a tuple's arrival to its results at the sink (seconds)",
-        "the parts are means; waiting: for the batch before, and for Spark to see the file",
-        ("window",),
-        ("tuples/s", "mean", "p50", "p95", *PARTS),
+        ("window", "tuples/s", "mean", "p50", "p95", *PARTS),
+        caption="the parts are means; waiting: for the batch before, and for Spark to see the file",
     )
-    for one in found:
-        table.add_row(
-            f"{one.case.kind} {window_text(one.case.size)}",
-            f"{one.rate:,.0f}" + ("" if one.kept_up else " (too many)"),
-            *(f"{figure:.2f}" for figure in (one.latency.mean, one.latency.p50, one.latency.p95)),
-            *(f"{part:.2f}" for part in one.parts),
-        )
+    for run in found:
+        rate = f"{run.rate:,.0f}" + ("" if run.kept_up else " (too many)")
+        seconds = (run.latency.mean, run.latency.p50, run.latency.p95, *run.parts)
+        window = f"{run.case.kind} {window_text(run.case.size)}"
+        table.add_row(window, rate, *(f"{figure:.2f}" for figure in seconds))
     return table

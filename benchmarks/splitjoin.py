@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ from benchmarks._splitjoin_report import (
 )
 from benchmarks._splitjoin_run import LatencyTask, WeftTask, can_order, run_latency, run_steady
 from rich.console import Console
+from rich.table import Table
 
 ROUGHLY = 5  # seconds of input that warm up the run for the latency
 
@@ -141,14 +143,22 @@ class Track:
         return WeftTask(data=str(self._data(shape)), work=str(work), **asdict(case))
 
 
-def throughput(track: Track, console: Console) -> None:
-    """Fill the table of throughput, and print it."""
-    for case in throughput_cases(track.options):
-        found = track.steady(case)
-        if found is not None:
-            track.report.throughput[case] = found
-    if track.report.throughput:
-        console.print(throughput_table(track.report.throughput, track.options.batch_rows))
+def steady(track: Track, console: Console, section: str, table: Callable[[Any], Table]) -> None:
+    """Run the cases of a section that have not run yet, and print its table."""
+    report = track.report
+    found = getattr(report, section)
+    cases = CASES[section](track.options)
+    if section == "precision" and not can_order():
+        report.notes.append(
+            "order: this version of Weft has no ordered output, so there is nothing to compare"
+        )
+        cases = [case for case in cases if case.order == "none"]
+    for case in cases:
+        run = report.throughput.get(case) or track.steady(case)
+        if run is not None:
+            found[case] = run
+    if found:
+        console.print(table(found))
 
 
 def peers(track: Track, console: Console) -> None:
@@ -161,53 +171,28 @@ def peers(track: Track, console: Console) -> None:
         report.throughput[case] = weft
         found = report.peers[case] = {name: track.peer(name, case, weft) for name in track.options.peers}
         console.print(peers_table(case, weft, found))
-        for name, one in found.items():
-            if one.differs:
-                text = f"{one.results} results instead of {one.expected}"
+        for name, peer in found.items():
+            if peer.differs:
+                text = f"{peer.results} results instead of {peer.expected}"
                 report.troubles.append(f"{PEERS[name][0]}, {case}: {text}")
-
-
-def selectivity(track: Track, console: Console) -> None:
-    """Fill the table of selectivity, and print it."""
-    report = track.report
-    for case in selectivity_cases(track.options):
-        found = report.throughput.get(case) or track.steady(case)
-        if found is not None:
-            report.selectivity[case] = found
-    if report.selectivity:
-        console.print(selectivity_table(report.selectivity))
-
-
-def precision(track: Track, console: Console) -> None:
-    """Fill the table of orders, and print it."""
-    report = track.report
-    cases = precision_cases(track.options)
-    if not can_order():
-        report.notes.append(
-            "order: this version of Weft has no ordered output, so there is nothing to compare"
-        )
-        cases = [case for case in cases if case.order == "none"]
-    for case in cases:
-        found = track.steady(case)
-        if found is not None:
-            report.precision[case] = found
-    if report.precision:
-        console.print(precision_table(report.precision))
 
 
 def latency(track: Track, console: Console) -> None:
     """Measure the visiting latency, and print it."""
-    found = [one for case in latency_cases(track.options) if (one := track.latency(case)) is not None]
+    found = [run for case in latency_cases(track.options) if (run := track.latency(case)) is not None]
     track.report.latency.extend(found)
     if found:
         console.print(latency_table(found))
 
 
-RUNS = {
-    "throughput": throughput,
+CASES = {"throughput": throughput_cases, "selectivity": selectivity_cases, "precision": precision_cases}
+RUNS: dict[str, Callable[[Track, Console], None]] = {
+    "throughput": lambda track, console: steady(
+        track, console, "throughput", partial(throughput_table, batch_rows=track.options.batch_rows)
+    ),
     "peers": peers,
-    "selectivity": selectivity,
-    "precision": precision,
+    "selectivity": lambda track, console: steady(track, console, "selectivity", selectivity_table),
+    "precision": lambda track, console: steady(track, console, "precision", precision_table),
     "latency": latency,
 }
 
