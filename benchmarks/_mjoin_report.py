@@ -11,6 +11,7 @@ import importlib
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,44 +25,37 @@ CONTENDERS = (ARRIVAL, *POLICIES)
 MANY, FEW = 100, 10  # batches: periods of 0.1M and of 1M time units
 NA = float("nan")
 
-# By number of batches and data set: the figures of the policies, in the order of `POLICIES`.
-_N = NA
-TABLE_4: Mapping[int, Mapping[str, Sequence[float]]] = {
-    MANY: {
-        "I": (0.985, 1, _N, 0.854, 0.903),
-        "II": (1.002, 1, _N, 0.859, 0.840),
-        "III": (1.003, 1, _N, 0.871, 0.884),
-        "IV": (0.966, 1, _N, 0.744, 0.755),
-        "V": (0.948, 1, 0.863, 0.882, 0.906),
-        "VI": (1.128, 1, 0.785, 0.785, 0.956),
-    },
-    FEW: {
-        "I": (1.012, 1, _N, 0.791, 0.769),
-        "II": (1.002, 1, _N, 0.773, 0.777),
-        "III": (1.014, 1, _N, 0.811, 0.815),
-        "IV": (0.997, 1, _N, 0.801, 0.789),
-        "V": (0.927, 1, 0.808, 0.5, 0.851),
-        "VI": (0.926, 1, 0.728, 0.611, 0.819),
-    },
-}
-TABLE_5: Mapping[int, Mapping[str, Sequence[float]]] = {
-    MANY: {
-        "I": (0.5, 0.45, _N, 0.85, 0.85),
-        "II": (0.45, 0.5, _N, 0.85, 0.85),
-        "III": (0.5, 0.5, _N, 0.8, 0.8),
-        "IV": (0.55, 0.5, _N, 0.65, 0.6),
-        "V": (0.85, 0.5, 0.1, 0.95, 0.9),
-        "VI": (0.65, 0.5, 0.4, 0.8, 0.7),
-    },
-    FEW: {
-        "I": (0.4, 0.45, _N, 0.85, 0.85),
-        "II": (0.4, 0.45, _N, 0.85, 0.85),
-        "III": (0.45, 0.45, _N, 0.8, 0.8),
-        "IV": (0.5, 0.45, _N, 0.6, 0.6),
-        "V": (0.9, 0.45, 0.05, 1, 0.95),
-        "VI": (0.55, 0.45, 0.35, 0.95, 0.7),
-    },
-}
+Paper = Mapping[int, Mapping[str, Sequence[float]]]
+
+
+def _read(text: str) -> Paper:
+    """A table of the paper: for every data set the figures of the policies, with many batches and with few."""
+    rows = [line.replace("–", "nan").split() for line in text.strip().splitlines()]
+    figures = {name: list(map(float, cells)) for name, *cells in rows}
+    return {
+        MANY: {name: cells[: len(POLICIES)] for name, cells in figures.items()},
+        FEW: {name: cells[len(POLICIES) :] for name, cells in figures.items()},
+    }
+
+
+# Running times, where that of `timestamp` is 1.
+TABLE_4 = _read("""
+I   0.985     1     – 0.854 0.903  1.012     1     – 0.791 0.769
+II  1.002     1     – 0.859  0.84  1.002     1     – 0.773 0.777
+III 1.003     1     – 0.871 0.884  1.014     1     – 0.811 0.815
+IV  0.966     1     – 0.744 0.755  0.997     1     – 0.801 0.789
+V   0.948     1 0.863 0.882 0.906  0.927     1 0.808   0.5 0.851
+VI  1.128     1 0.785 0.785 0.956  0.926     1 0.728 0.611 0.819
+""")
+# The part of the results that is there after half of the time.
+TABLE_5 = _read("""
+I     0.5  0.45     –  0.85  0.85    0.4  0.45     –  0.85  0.85
+II   0.45   0.5     –  0.85  0.85    0.4  0.45     –  0.85  0.85
+III   0.5   0.5     –   0.8   0.8   0.45  0.45     –   0.8   0.8
+IV   0.55   0.5     –  0.65   0.6    0.5  0.45     –   0.6   0.6
+V    0.85   0.5   0.1  0.95   0.9    0.9  0.45  0.05     1  0.95
+VI   0.65   0.5   0.4   0.8   0.7   0.55  0.45  0.35  0.95   0.7
+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +103,12 @@ Found = Mapping[tuple[int, str, str], Figures]  # by number of batches, data set
 Show = Callable[[Figures], float]
 
 
-def _paper(
-    table: Mapping[int, Mapping[str, Sequence[float]]], batches: int, dataset: str, name: str
-) -> float:
+def _paper(table: Paper, batches: int, dataset: str, name: str) -> float:
     row = table.get(batches, {}).get(dataset)
     return NA if row is None or name not in POLICIES else row[POLICIES.index(name)]
 
 
-def averages(
-    found: Found, show: Show, table: Mapping[int, Mapping[str, Sequence[float]]], batches: int
-) -> dict[str, tuple[float, float]]:
+def averages(found: Found, show: Show, table: Paper, batches: int) -> dict[str, tuple[float, float]]:
     """By policy, the averages of Weft and of the paper, over the data sets for which the paper has a figure."""
     result = {}
     for name in POLICIES:
@@ -136,41 +126,23 @@ def averages(
 def shown(found: Found, batches: int) -> list[Table]:
     """The tables of one number of batches: running time, early results, and memory."""
     period = {MANY: "0.1M", FEW: "1M"}.get(batches, f"1/{batches} of all")
-    running = _table(
-        f"Table 4, batches of {period} time units: running time", found, batches, _running, TABLE_4
+    time, part = (
+        f"batches of {period} time units: running time",
+        f"batches of {period} time units: part of the results",
     )
-    early = _table(
-        f"Table 5, batches of {period} time units: part of the results at half of the time",
-        found,
-        batches,
-        _early,
-        TABLE_5,
-    )
-    half = _table(
-        f"Table 5, batches of {period} time units: part of the results when half of the tuples are processed",
-        {key: one for key, one in found.items() if key[2] != ARRIVAL},
-        batches,
-        _by_half,
-        TABLE_5,
-    )
-    return [running, early, half, _memory(found, batches, period)]
+    driven = {key: figures for key, figures in found.items() if key[2] != ARRIVAL}
+    return [
+        _table(f"Table 4, {time}", found, batches, _running, TABLE_4),
+        _table(f"Table 5, {part} at half of the time", found, batches, _early, TABLE_5),
+        _table(f"Table 5, {part} when half of the tuples are processed", driven, batches, _by_half, TABLE_5),
+        _memory(found, batches, period),
+    ]
 
 
-def _running(one: Figures) -> float:
-    return one.running
+_running, _early, _by_half = (attrgetter(name) for name in ("running", "early", "by_half"))
 
 
-def _early(one: Figures) -> float:
-    return one.early
-
-
-def _by_half(one: Figures) -> float:
-    return one.by_half
-
-
-def _table(
-    title: str, found: Found, batches: int, show: Show, paper: Mapping[int, Mapping[str, Sequence[float]]]
-) -> Table:
+def _table(title: str, found: Found, batches: int, show: Show, paper: Paper) -> Table:
     table = make_table(
         title, ("data set", *CONTENDERS), caption="in parentheses: the paper's; time 1 is that of timestamp"
     )
@@ -217,16 +189,10 @@ def verdicts(found: Found, batches: int) -> list[tuple[str, bool]]:
         if name in running:
             what = f"{name} takes less time than timestamp ({running[name][0]:.2f} × its time)"
             result.append((what, running[name][0] < 1))
-        if name in early and "timestamp" in early:
-            mine, theirs = early[name][0], early["timestamp"][0]
-            result.append(
-                (f"{name} gives more at half of the time ({mine:.2f}, not {theirs:.2f})", mine > theirs)
-            )
-        if name in half and "timestamp" in half:
-            mine, theirs = half[name][0], half["timestamp"][0]
-            result.append(
-                (f"{name} gives more by half of the tuples ({mine:.2f}, not {theirs:.2f})", mine > theirs)
-            )
+        for when, means in (("at half of the time", early), ("by half of the tuples", half)):
+            if name in means and "timestamp" in means:
+                mine, theirs = means[name][0], means["timestamp"][0]
+                result.append((f"{name} gives more {when} ({mine:.2f}, not {theirs:.2f})", mine > theirs))
     ranked = (("running time", running, min), ("early results", early, max), ("results by tuples", half, max))
     for what, means, best in ranked:
         if means:

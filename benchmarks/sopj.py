@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -40,9 +39,18 @@ from benchmarks._flights import (
     synthetic,
     write_sources,
 )
-from benchmarks._harness import ContenderError, make_console, make_parser, run_alone, say, working_directory
+from benchmarks._harness import (
+    ContenderError,
+    conclude,
+    make_console,
+    make_parser,
+    make_table,
+    run_alone,
+    say,
+    some_of,
+    working_directory,
+)
 from benchmarks._sopj_run import CONTENDERS, SopjTask, output_columns, run_contender
-from rich.console import Console
 from rich.table import Table
 
 FIRST_TARGET = 0.15  # the part of the time of Spark's batch join by which Weft's first result shall be there
@@ -156,12 +164,9 @@ def differences(outcomes: Mapping[str, Outcome]) -> list[str]:
 
 def flights_table(title: str, outcomes: Mapping[str, Outcome]) -> Table:
     """The table of figures, with one row per contender."""
-    table = Table(
-        title=title, caption="seconds, from when Spark is there; in all: with start-up, to the last result"
-    )
-    table.add_column("")
-    for head in ("start-up", "first", "half", "last", "in all", "batches", "results", "memory"):
-        table.add_column(head, justify="right")
+    heads = ("", "start-up", "first", "half", "last", "in all", "batches", "results", "memory")
+    caption = "seconds, from when Spark is there; in all: with start-up, to the last result"
+    table = make_table(title, heads, caption=caption)
     for name, one in outcomes.items():
         table.add_row(TITLES[name], *_cells(one))
         if one.refusal or one.trouble:
@@ -212,61 +217,35 @@ def main(arguments: list[str]) -> int:
             "DuckDB, which compares the results, is not installed: pip install duckdb", highlight=False
         )
         return 1
-    failed = missed = False
+    troubles: list[str] = []
+    judged: list[tuple[str, bool]] = []
     figures: dict[str, Any] = {}
     for name in options.data:
         try:
             flights = real() if name == "real" else synthetic(options.rows, options.seed)
         except MissingDataError as error:
-            console.print(f"{name}: {error}", highlight=False)
-            failed = True
+            troubles.append(f"{name}: {error}")
             continue
         with working_directory(options) as folder:
             track = Track.prepare(folder, flights, options)
             outcomes = {contender: track.run(contender) for contender in options.only}
-        failed |= _show(console, track.title, outcomes)
-        missed |= not all(reached for _, reached in verdicts(outcomes))
+        console.print(flights_table(track.title, outcomes))
+        console.print(f"results by source: {shapes(outcomes)}", highlight=False)
+        troubles += [
+            f"{TITLES[who]}: {outcome.trouble}" for who, outcome in outcomes.items() if outcome.trouble
+        ]
+        troubles += differences(outcomes)
+        judged += [(f"{name}: {target}", reached) for target, reached in verdicts(outcomes)]
         figures[name] = {contender: asdict(outcome) for contender, outcome in outcomes.items()}
-    if options.json:
-        Path(options.json).write_text(json.dumps(figures, indent=2), encoding="utf-8")
-    return int(failed or (options.strict and missed))
-
-
-def _show(console: Console, title: str, outcomes: Mapping[str, Outcome]) -> bool:
-    """Print the outcomes, and return whether something went wrong."""
-    console.print(flights_table(title, outcomes))
-    console.print(f"results by source: {shapes(outcomes)}", highlight=False)
-    troubles = [f"{TITLES[name]}: {one.trouble}" for name, one in outcomes.items() if one.trouble]
-    troubles.extend(differences(outcomes))
-    for trouble in troubles:
-        console.print(trouble, highlight=False, markup=False)
-    for target, reached in verdicts(outcomes):
-        console.print(f"verdict: {'reached' if reached else 'missed '}  {target}", highlight=False)
-    return bool(troubles)
-
-
-def _some_of(known: Sequence[str], text: str) -> list[str]:
-    """Names from the command line, in the order of those known."""
-    names = text.split(",")
-    unknown = sorted(set(names) - set(known))
-    if unknown:
-        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
-    return [name for name in known if name in names]
+    return conclude(console, options, judged, troubles, figures)
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = make_parser("sopj", __doc__, "timeout directory json strict", timeout=1_800.0)
     add = parser.add_argument
     contenders = list(CONTENDERS)
-    add(
-        "--data", type=lambda text: _some_of(DATA, text), default=list(DATA), help=f"some of {','.join(DATA)}"
-    )
-    add(
-        "--only",
-        type=lambda text: _some_of(contenders, text),
-        default=contenders,
-        help=f"some of {','.join(contenders)}",
-    )
+    for name, names in (("data", list(DATA)), ("only", contenders)):
+        add(f"--{name}", type=some_of(names), default=names, help=f"some of {','.join(names)}")
     add("--rows", type=int, default=7_000_000, help="flights of the synthetic data set")
     add("--missing", type=float, default=0.02, help="share of the ids each source lacks; 0 in the paper")
     add("--batches", type=int, default=24, help="how many batches the files of a source make, about")
