@@ -17,6 +17,7 @@ from tests.equivalence.campaign import campaign
 from tests.equivalence.drive import Course, Setting, any_statistics, random_setting
 from tests.equivalence.workload_check import check_workload
 from tests.equivalence.workloads import Change, Workload, random_workload
+from tests.shares import quick
 from weft.optimizer.joint.methods import METHODS
 
 BLOCKS, SEEDS = 2, 4
@@ -114,12 +115,13 @@ def test_a_query_alone_whose_plan_changes_answers_like_the_definition() -> None:
     campaign(check_alone, 0, ALONE_SEEDS, len(METHODS), WANTED_ALONE)
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", quick(range(BLOCKS)))
 def test_queries_whose_plans_change_answer_like_the_definition(block: int) -> None:
     """A result lost or given twice because a store lacks what came before it, or because both plans found it."""
     campaign(check, block, SEEDS, len(METHODS), WANTED)
 
 
+@pytest.mark.ci
 def test_outer_joins_whose_plans_change_answer_like_the_definition() -> None:
     """A row padded though its partner is in a store that the new plan does not look at."""
     campaign(check_outer, 0, OUTER_SEEDS, len(METHODS), WANTED_OUTER)

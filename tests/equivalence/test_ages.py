@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.equivalence import test_outer_runtime, test_workloads
-from tests.shares import seeds
+from tests.shares import quick, seeds
 from weft.runtime.log.values import Inputs
 from weft.runtime.loop import loop
 
@@ -25,7 +25,7 @@ def each_its_own(inputs: Inputs, now: int) -> dict[str, int | None]:  # noqa: AR
     return {stream: None for stream, parts in inputs.items() if parts}
 
 
-@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("name", quick(CHECKS, 2))
 def test_ages_do_not_change_the_answer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A column that some batches of an edge have and others lack, or that a store keeps, would be an error."""
     monkeypatch.setattr(loop, "ages_of_inputs", each_its_own)

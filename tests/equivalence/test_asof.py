@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from tests.equivalence.asof import SCHEMA, random_asof, rows_of
-from tests.shares import seeds
+from tests.shares import quick, seeds
 from weft.errors import SqlError
 from weft.optimizer.space import Options
 from weft.testing import LocalRun
@@ -18,7 +18,7 @@ from weft.testing import LocalRun
 NOON = datetime(2026, 1, 1, 12)
 
 
-@pytest.mark.parametrize("seed", seeds(15))
+@pytest.mark.parametrize("seed", quick(seeds(15), 5))
 def test_that_rows_get_the_latest_version(seed: int) -> None:
     story = random_asof(seed)
     given, expected = story.given(), story.expected()
@@ -28,7 +28,7 @@ def test_that_rows_get_the_latest_version(seed: int) -> None:
         assert (missing, surplus) == (Counter(), Counter()), f"{text}: {shown}"
 
 
-@pytest.mark.parametrize("seed", seeds(8, block=1))
+@pytest.mark.parametrize("seed", quick(seeds(8, block=1), 3))
 def test_that_duckdb_says_the_same(seed: int) -> None:
     story = random_asof(seed, ties=False)
     side = "LEFT" if seed % 2 else ""

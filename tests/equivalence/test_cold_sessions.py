@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.shares import seeds
+from tests.shares import quick, seeds
 
 LIMIT = 60  # seconds for a session, from the start of its process to its last result; it took 0.7 to 13
 PROGRAM = """
@@ -33,7 +33,7 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("seed", seeds(2))
+@pytest.mark.parametrize("seed", quick(seeds(2)))
 def test_three_random_queries_in_a_cold_process(seed: int) -> None:
     """One such session once took more than a minute, and nobody knew why."""
     command = [sys.executable, "-X", "faulthandler", "-c", PROGRAM, str(seed)]

@@ -21,7 +21,7 @@ from tests.equivalence.sub_selects import (
     base_streams,
     random_query,
 )
-from tests.shares import seeds
+from tests.shares import quick, seeds
 from weft.errors import WeftError
 from weft.logical.query.query import Query
 from weft.logical.schema import Stream
@@ -83,7 +83,7 @@ def random_session(rng: random.Random, shape: Shape) -> tuple[weft.Session, Quer
     return session, query, streams
 
 
-@pytest.mark.parametrize("seed", seeds(40))
+@pytest.mark.parametrize("seed", quick(seeds(40), 10))
 def test_derived(seed: int) -> None:
     """What a sub-select gives would be lost, come twice, be late, or be closed before its partners come."""
     rng = random.Random(seed)

@@ -17,7 +17,7 @@ from tests.equivalence.oracle import PERIOD, Oracle, differs, run
 from tests.equivalence.streams import Join, random_join
 from tests.equivalence.variants import variants
 from tests.local_runner import LocalRunner
-from tests.shares import seeds
+from tests.shares import quick, seeds
 from weft.adapting.planner import Planner
 from weft.logical.catalog import Catalog
 from weft.logical.expr.user_functions import UserFunction, has_user_call
@@ -131,7 +131,7 @@ def check(seed: int) -> int:
     return int(oracle.found.num_rows)
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", quick(range(BLOCKS)))
 def test_every_variant_answers_like_the_definition(block: int) -> None:
     """A function that is called on the wrong pairs, twice on one, or not at all."""
     found = [check(seed) for seed in seeds(SEEDS, block)]

@@ -18,7 +18,7 @@ from tests.equivalence.streams import random_join
 from tests.equivalence.workload_check import check_workload
 from tests.equivalence.workloads import Workload, random_workload
 from tests.random_cases import random_case
-from tests.shares import seeds
+from tests.shares import quick, seeds
 from weft.logical.query.query import Query
 from weft.optimizer.cost import Weights
 from weft.optimizer.single.strategies import STRATEGIES, optimise
@@ -32,7 +32,7 @@ from weft.stats.statistics import Statistics, StreamStatistics
 NAMES = [name for name in STRATEGIES if name != "exhaustive"]
 
 
-@pytest.mark.parametrize("block", range(2))
+@pytest.mark.parametrize("block", quick(range(2)))
 def test_scattered_values_are_found_once_by_the_simulator(block: int) -> None:
     """A wrong edge loses pairs of heavy values, or finds them in more than one partition."""
     scattered = 0
@@ -48,7 +48,7 @@ def test_scattered_values_are_found_once_by_the_simulator(block: int) -> None:
     assert scattered > 0.4 * len(taken)
 
 
-@pytest.mark.parametrize("block", range(2))
+@pytest.mark.parametrize("block", quick(range(2)))
 def test_scattered_values_are_found_once_by_the_runtime(block: int) -> None:
     """Numbers and texts, NULL among them, values that never come, windows of every kind, any batches and orders."""
     scattered = 0

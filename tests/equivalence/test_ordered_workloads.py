@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from tests.equivalence.drive import Course, Setting, random_setting, run
 from tests.equivalence.merging import random_merging
@@ -119,6 +120,7 @@ def test_ordered_queries_that_share_and_come_and_go() -> None:
     assert wanted | {f"{kind}, newcomer" for kind in wanted} <= set(met)
 
 
+@pytest.mark.ci
 def test_ordered_queries_whose_plans_change() -> None:
     """A result that is found in a store filled side by side has its place, too."""
     met: Counter[str] = Counter()

@@ -13,7 +13,7 @@ import pytest
 from tests.equivalence.nested import nested_join
 from tests.equivalence.oracle import PERIOD, Rows, rows_of, timed
 from tests.equivalence.outer import Branch, OuterJoin, pads, random_outer
-from tests.shares import rare, seeds
+from tests.shares import quick, rare, seeds
 from weft.logical.codec import LOGICAL, Codec
 from weft.logical.query.join_tree import Join
 from weft.logical.query.window import UNBOUNDED
@@ -46,7 +46,7 @@ def tables_of(outer: OuterJoin) -> dict[str, pa.Table]:
     return {i.alias: timed(join, i.stream.name, arrivals) for i in join.query.inputs}
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", quick(range(BLOCKS)))
 def test_both_references_agree_on_trees(block: int) -> None:
     """What outer joins mean: once by DuckDB after all reductions, once by nested loops as written."""
     met: Counter[str] = Counter()

@@ -16,7 +16,7 @@ from tests.equivalence.oracle import PERIOD, Oracle, differs, rows_of, rows_ther
 from tests.equivalence.outer import Branch, OuterJoin, at_the_last_moment, random_outer
 from tests.equivalence.variants import variants
 from tests.local_runner import LocalRunner
-from tests.shares import seeds
+from tests.shares import quick, seeds
 from weft.errors import QueryError
 from weft.logical.outer.outer import core_and_closing, joins
 from weft.logical.query.join_tree import Join
@@ -119,12 +119,13 @@ def test_what_once_went_wrong_goes_right(seed: int) -> None:
     check(seed, Counter())
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", quick(range(BLOCKS)))
 def test_every_variant_answers_like_the_definition(block: int) -> None:
     """A row padded though it has a partner, one that is lost, or one given twice."""
     campaign(check, block, SEEDS, VARIANTS, WANTED)
 
 
+@pytest.mark.ci
 def test_joins_of_every_pair_answer_like_the_definition() -> None:
     """A row would be padded though there is a tuple to join it with, or be lost where there is none."""
     met: Counter[str] = Counter()

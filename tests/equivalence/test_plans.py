@@ -7,7 +7,7 @@ import pytest
 from tests.equivalence.options import random_options
 from tests.equivalence.simulator import Simulator, random_batches, reference
 from tests.random_cases import random_case
-from tests.shares import seeds
+from tests.shares import quick, seeds
 from weft.optimizer.single.strategies import STRATEGIES, optimise
 from weft.plan.physical.lower import lower
 
@@ -16,7 +16,7 @@ EXHAUSTIVE_SEEDS = 20
 
 
 @pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name != "exhaustive"])
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", quick(range(BLOCKS)))
 def test_every_strategy_answers_like_the_definition(strategy: str, block: int) -> None:
     """A wrong plan loses results, or gives them twice."""
     for seed in seeds(SEEDS, block):

@@ -19,7 +19,7 @@ from tests.equivalence.sub_selects import (
     random_query,
     random_tables,
 )
-from tests.shares import seeds
+from tests.shares import quick, seeds
 from weft.errors import WeftError
 from weft.logical.catalog import Catalog
 from weft.logical.query.query import Query
@@ -31,7 +31,7 @@ def _rows(table: pa.Table, query: Query) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(row.values()) for row in shown.to_pylist())
 
 
-@pytest.mark.parametrize("seed", seeds(60))
+@pytest.mark.parametrize("seed", quick(seeds(60), 20))
 def test_flattened(seed: int) -> None:
     """A sub-select would change the answer by being flattened, or be another query when printed and read again."""
     rng, shape = random.Random(seed), Shape()

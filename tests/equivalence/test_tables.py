@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.equivalence.tables import random_story
-from tests.shares import seeds
+from tests.shares import quick, seeds
 
 
-@pytest.mark.parametrize("seed", seeds(12))
+@pytest.mark.parametrize("seed", quick(seeds(12), 4))
 def test_that_tables_are_looked_up_in_the_version_of_the_batch(seed: int) -> None:
     story = random_story(seed)
     given, expected = story.given(), story.expected()
@@ -22,7 +22,7 @@ def test_that_tables_are_looked_up_in_the_version_of_the_batch(seed: int) -> Non
         assert (missing, surplus) == (Counter(), Counter()), f"{text} from batch {first}: {shown}"
 
 
-@pytest.mark.parametrize("seed", seeds(8, block=1))
+@pytest.mark.parametrize("seed", quick(seeds(8, block=1), 3))
 def test_that_sub_selects_of_tables_are_tables(seed: int) -> None:
     """A filter or an expression of a sub-select over a table would be lost, or decide other rows than it does below."""
     story = random_story(seed)

@@ -19,7 +19,7 @@ from tests.equivalence.workload_check import (
     check_workload,
 )
 from tests.equivalence.workloads import PER_KEY, Change, random_workload
-from tests.shares import seeds, share_of
+from tests.shares import quick, seeds, share_of
 from weft.logical.query.query import Query
 from weft.logical.query.window import Rows
 from weft.optimizer.joint.methods import METHODS
@@ -122,7 +122,7 @@ def _can_have_a_twin(query: Query) -> bool:
 ONCE_WRONG = (2049, 2078, 2173, 2233, 3100)
 
 
-@pytest.mark.parametrize("seed", ONCE_WRONG)
+@pytest.mark.parametrize("seed", quick(ONCE_WRONG, 2))
 def test_what_once_went_wrong_goes_right(seed: int) -> None:
     """The rarer finds of longer campaigns."""
     check_as_it_was(seed)
@@ -133,24 +133,25 @@ def test_what_once_went_wrong_goes_right(seed: int) -> None:
 OUTER_ONCE_WRONG = (3, 5023)
 
 
-@pytest.mark.parametrize("seed", OUTER_ONCE_WRONG)
+@pytest.mark.parametrize("seed", quick(OUTER_ONCE_WRONG, 0))
 def test_what_once_went_wrong_with_outer_joins_goes_right(seed: int) -> None:
     """The rarer finds of longer campaigns."""
     check_as_it_was(seed, outer=0.6, batches=(4, 6, 8, 12))
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", quick(range(BLOCKS)))
 def test_queries_that_share_and_come_and_go_answer_like_the_definition(block: int) -> None:
     """A wrong answer of any query: because of another that shares its steps, or of one that came or went."""
     campaign(check, block, SEEDS, len(METHODS), WANTED)
 
 
-@pytest.mark.parametrize("block", range(OUTER_BLOCKS))
+@pytest.mark.parametrize("block", quick(range(OUTER_BLOCKS)))
 def test_outer_joins_that_come_and_go_answer_like_the_definition(block: int) -> None:
     """A row padded though it has a partner, which was there before its query came, or is stored for another."""
     campaign(check_outer, block, OUTER_SEEDS, len(METHODS), WANTED_OUTER)
 
 
+@pytest.mark.ci
 def test_counts_per_key_that_come_and_go_answer_like_the_definition() -> None:
     """A count would begin anew when its store is filled from another, or miss what only others wanted."""
     campaign(check_counted, 0, COUNTED_SEEDS, len(METHODS), WANTED_COUNTED)

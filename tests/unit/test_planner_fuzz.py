@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.shares import seeds
+from tests.shares import quick, seeds
 from tests.unit.planner_cases import Case, random_case
 from weft.adapting.planner import Planner
 from weft.optimizer.joint.methods import METHODS
@@ -82,7 +82,7 @@ def _planned(case: Case, method: str) -> Counter[str]:
     return met
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", quick(range(BLOCKS), 2))
 def test_every_workload_gets_a_plan(block: int) -> None:
     """Else a session would end, or its queries share nothing, because of an unusual statistic."""
     met: Counter[str] = Counter()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import weft
-from tests.shares import seeds
+from tests.shares import quick, seeds
 from tests.unit.wrong_things import CALLS, WRONG, Call, uncovered
 from weft.errors import ConfigError
 from weft.logical.arguments import checked
@@ -30,7 +30,7 @@ def test_wrong_things_are_refused(call: Call) -> None:
         attempt(call, {}, f"an item is {label}", more=(wrong,))
 
 
-@pytest.mark.parametrize("seed", seeds(20))
+@pytest.mark.parametrize("seed", quick(seeds(20), 5))
 def test_several_wrong_things_at_once(seed: int) -> None:
     """Two or three parameters of random calls."""
     draw = random.Random(seed)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.shares import examples, seeds
+from tests.shares import examples, quick, seeds
 from tests.unit.optimizer.ajoin import QUERIES, STATISTICS, ask
 from tests.unit.optimizer.all_plans import WORKLOADS, cheapest, random_statistics
 from tests.unit.optimizer.queries import join
@@ -52,7 +52,7 @@ class TestAgainstAllPlans:
     """Small workloads, with budgets between the inputs alone and the best plan without one."""
 
     @pytest.mark.parametrize("name", ["chains", "a query in another", "a comparison"])
-    @pytest.mark.parametrize("seed", range(3))
+    @pytest.mark.parametrize("seed", quick(range(3)))
     @pytest.mark.parametrize("part", [0.0, 0.4, 0.8])
     def test_the_best_plan_within_the_budget(self, name: str, seed: int, part: float) -> None:
         """No other is cheaper, and the incremental one, which is within it too, comes near."""
@@ -68,7 +68,7 @@ class TestAgainstAllPlans:
             assert held(space, plan) <= budget * SLACK
         assert found.cost * (1 - 1e-9) <= space.cost_of(quick)
 
-    @pytest.mark.parametrize("seed", range(3))
+    @pytest.mark.parametrize("seed", quick(range(3)))
     def test_replicated_stores_count_all_their_copies(self, seed: int) -> None:
         """Else a plan of copies would hold several times what it may."""
         options = Options(partitions=3, weights=Weights(ship=1.0, probe=0.1, store=0.01, keep=0.0, hop=0.0))
@@ -104,7 +104,7 @@ class TestMethods:
         if free.stored <= budget:
             assert found.plan == free.plan
 
-    @pytest.mark.parametrize("seed", seeds(3))
+    @pytest.mark.parametrize("seed", quick(seeds(3)))
     def test_exact_is_never_dearer_than_incremental(self, seed: int) -> None:
         """It begins with the other's plan."""
         free = self.plan(seed, "exact", None)
@@ -116,7 +116,7 @@ class TestMethods:
         assert exact.cost <= quick.cost * (1 + 1e-9)
 
     @pytest.mark.parametrize("method", ["auto", "exact", "incremental"])
-    @pytest.mark.parametrize("seed", seeds(3))
+    @pytest.mark.parametrize("seed", quick(seeds(3)))
     def test_with_room_for_the_inputs_nothing_else_is_stored(self, method: str, seed: int) -> None:
         """Every input once, and no intermediate result."""
         queries, statistics = workload(seed, 5, streams=6, filters=0.3)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.shares import examples, seeds
+from tests.shares import examples, quick, seeds
 from tests.unit.optimizer.ajoin import QUERIES, STATISTICS
 from tests.unit.optimizer.queries import join
 from tests.unit.optimizer.workloads import workload
@@ -36,7 +36,7 @@ class TestNearTheBest:
     more in the worst.
     """
 
-    @pytest.mark.parametrize("seed", seeds(2))
+    @pytest.mark.parametrize("seed", quick(seeds(2)))
     @pytest.mark.parametrize("filters", [0.0, 0.4])
     def test_within_five_percent(self, seed: int, filters: float) -> None:
         """Wherever the best plan is proven to be it."""

@@ -11,7 +11,7 @@ import pytest
 
 from tests.equivalence.options import random_options
 from tests.random_cases import random_case
-from tests.shares import seeds
+from tests.shares import quick, seeds
 from tests.unit.optimizer.queries import join, rates
 from tests.unit.plan.mutants import (
     Mutants,
@@ -62,10 +62,11 @@ def graph_of(seed: int) -> PhysicalGraph:
     return lower(optimise(case.query, case.statistics, random_options(seed, "auto")))
 
 
+@pytest.mark.parametrize("block", quick(range(2)))
 @pytest.mark.parametrize("mutate", [wrong_edges, wrong_rules, wrong_nodes])
-def test_no_wrong_graph_can_be_built(mutate: Callable[[PhysicalGraph], Mutants]) -> None:
+def test_no_wrong_graph_can_be_built(mutate: Callable[[PhysicalGraph], Mutants], block: int) -> None:
     """Each of these would lose results, give them twice, or keep them for ever; the runtime would never notice."""
-    taken = seeds(25)
+    taken = seeds(13, block)
     assert sum(refused(graph_of(seed), mutate) for seed in taken) > 12 * len(taken)
 
 
@@ -86,12 +87,13 @@ def shared_graph(seed: int) -> PhysicalGraph:
     return lower_workload(overlapping(seed, most=3 if seed % 8 else 4))
 
 
+@pytest.mark.parametrize("block", quick(range(2)))
 @pytest.mark.parametrize(
     "mutate", [wrong_edges, wrong_rules, wrong_nodes, wrong_users, wrong_ways, wrong_members]
 )
-def test_no_wrong_shared_graph_can_be_built(mutate: Callable[[PhysicalGraph], Mutants]) -> None:
+def test_no_wrong_shared_graph_can_be_built(mutate: Callable[[PhysicalGraph], Mutants], block: int) -> None:
     """One query's results must not depend on who else is there."""
-    taken = seeds(25)
+    taken = seeds(13, block)
     assert sum(refused(shared_graph(seed), mutate) for seed in taken) > 4 * len(taken)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.shares import quick
 from tests.unit.runtime.workload import COLUMNS, RATES, run, session
 from weft.errors import StatisticsError
 from weft.plan.physical.graph import PhysicalGraph
@@ -32,7 +33,7 @@ def by_last_step(graph: PhysicalGraph) -> float:
 
 
 @pytest.mark.parametrize("strategy", ["flat", "left_deep"])
-@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("partitions", quick([3, 1]))
 def test_observed_figures_are_those_of_the_streams(strategy: str, partitions: int) -> None:
     """In the units of the plan: per second of stream, without copies."""
     planned = session(partitions=partitions).query(CHAIN, strategy=strategy)
@@ -52,7 +53,7 @@ def test_observed_figures_are_those_of_the_streams(strategy: str, partitions: in
     assert len(seen.hops) == planned.graph.hops + 1
 
 
-@pytest.mark.parametrize("batch", [0.5, 1.0, 5.0])
+@pytest.mark.parametrize("batch", quick([1.0, 0.5, 5.0]))
 @pytest.mark.parametrize("strategy", ["flat", "left_deep"])
 def test_measured_statistics_are_the_truth(batch: float, strategy: str) -> None:
     """However long the batches are next to the windows, and whatever is stored."""

@@ -15,6 +15,7 @@ import pytest
 import weft
 from tests.local_runner import LocalRunner
 from tests.random_cases import random_case
+from tests.shares import quick
 from weft.logical.query.window import Range
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
@@ -87,7 +88,7 @@ def equal(a: int) -> Values:
     return values
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", quick(range(3)))
 def test_figures_follow_the_data_under_another_plan(seed: int) -> None:
     """A change of the plan loses nothing, and after a few half-lives nothing is left of what was true before."""
     streams = Streams(np.random.default_rng(seed), HalfLife(4, 1000))
@@ -236,7 +237,7 @@ def test_what_is_only_checked_later_is_predicted_too() -> None:
     assert predicted(streams.session, CHAIN, found, ("r", "s", "t")) == pytest.approx(ALL_EQUAL, rel=0.25)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", quick(range(4)))
 def test_independent_predicates_are_not_called_correlated(seed: int) -> None:
     """Whatever the strategy; a factor where there is none would only be noise in the estimates."""
     streams = Streams(np.random.default_rng(seed))
@@ -249,7 +250,7 @@ def test_independent_predicates_are_not_called_correlated(seed: int) -> None:
     assert streams.session.measured().joint == {}
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", quick(range(12), 4))
 def test_random_joins_are_predicted_as_they_were_observed(seed: int) -> None:
     """Any join graph, predicates of all kinds, intermediate results or none: the results per second come out right."""
     case = random_case(seed, least=2, most=3)
@@ -277,6 +278,7 @@ def test_random_joins_are_predicted_as_they_were_observed(seed: int) -> None:
         assert results / 16 == pytest.approx(expected, rel=0.4), query
 
 
+@pytest.mark.ci
 def test_folding_costs_little() -> None:
     """A small batch takes 19 ms; what is added for each must not be seen next to it."""
     streams = Streams(np.random.default_rng(8), rows=10)
