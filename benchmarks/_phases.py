@@ -26,7 +26,7 @@ _TIMED: tuple[tuple[type, str, str], ...] = (
     (Loop, "execute", "execute"),
     (ResidentExecutor, "run", "  all steps of the tasks"),
     (Stage, "step", "    one step"),
-    (Loop, "end", "work out what is left"),
+    (Loop, "finish", "work out what is left"),
     (Committer, "_commit", "commit (while the next batch runs)"),
     (ParquetSink, "commit_parts", "  results in place"),
     (Checkpoint, "commit", "  manifest, and what is old deleted"),

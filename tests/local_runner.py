@@ -241,11 +241,11 @@ class LocalRunner:
                 assert isinstance(source, TableSource)
                 source.offer(table)
         self.loop.run_next(also_empty=True)
-        ended = self.loop.ended
-        assert ended is not None
-        for error in ended.ran.reports.answers.broken.values():
+        batch = self.loop.last_batch
+        assert batch is not None
+        for error in batch.executed.reports.answers.broken.values():
             raise error
-        number = ended.ran.number
+        number = batch.number
         return {m.name: self._results_of(m, number) for m in self.graph.members}
 
     def _results_of(self, member: Member, number: int) -> pa.Table:

@@ -17,7 +17,7 @@ def random_merging(seed: int) -> Iterator[None]:
     rng = random.Random(f"merging {seed}")
     with pytest.MonkeyPatch.context() as patch:
         if rng.random() < 0.75:
-            patch.setattr("weft.runtime.loop.batch.merging.FEW", 0)
-            patch.setattr("weft.runtime.loop.batch.merging.LEAST", rng.choice((1, 1, 1000)))
+            patch.setattr("weft.runtime.output.ordered_results.FEW", 0)
+            patch.setattr("weft.runtime.output.ordered_results.LEAST", rng.choice((1, 1, 1000)))
             patch.setattr("weft.runtime.local.TASKS", rng.choice(TASKS))
         yield

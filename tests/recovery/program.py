@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import weft
-import weft.runtime.loop.batch.merging
+import weft.runtime.output.ordered_results
 import weft.session.run
 from tests.recovery.cases import Case, Change, run_query
 from tests.recovery.moments import last_batch
@@ -120,8 +120,8 @@ def main(
     setattr(weft.session.run, "Loop", RecordedLoop)  # noqa: B010
     case = Case(int(seed), int(files), kind, place)
     if case.seed % 4:  # tasks merge ordered results, however few there are
-        setattr(weft.runtime.loop.batch.merging, "FEW", 0)  # noqa: B010
-        setattr(weft.runtime.loop.batch.merging, "LEAST", 1)  # noqa: B010
+        setattr(weft.runtime.output.ordered_results, "FEW", 0)  # noqa: B010
+        setattr(weft.runtime.output.ordered_results, "LEAST", 1)  # noqa: B010
     run_case(case.session(Path(root), master=master, execution=execution), case, Path(root))
 
 

@@ -94,7 +94,7 @@ class _Story:
             full = [folder.name for folder in self.disks.full]
             suspended = self._loop.suspended()
             for name, one in suspended.items():
-                if name in self._loop.committer.suspended:
+                if name in self._loop.delivery.suspended:
                     assert name in full, f"suspended without a cause: {one}"
                     assert f"out/{name}" in one.reason, f"its place is not named: {one.reason}"
                     self.outcomes["suspended"] += 1
@@ -127,7 +127,7 @@ class _Story:
         self.world.drain()
         loop = self._loop
         loop.give_kept(at_once=True)
-        if loop.committer.has_resumed:
+        if loop.delivery.has_resumed:
             self.outcomes["resumed"] += 1
             self.world.drain()
 

@@ -83,8 +83,8 @@ def test_ordered_results_of_every_sink(
     """
     execution = "resident" if merged == "driver" else merged
     if merged != "driver":
-        monkeypatch.setattr("weft.runtime.loop.batch.merging.FEW", 0)
-        monkeypatch.setattr("weft.runtime.loop.batch.merging.LEAST", 1)
+        monkeypatch.setattr("weft.runtime.output.ordered_results.FEW", 0)
+        monkeypatch.setattr("weft.runtime.output.ordered_results.LEAST", 1)
     seen: list[pa.Table] = []
     write_both(tmp_path, 0)
     first = session_with(spark, tmp_path, seen, execution)

@@ -22,8 +22,8 @@ def test_ordered_results_are_merged_in_a_store(
     """Machines share no folder there: runs, results for the driver and what waits are objects, which do not stay."""
     for where in ("sorted_spill", "outlet"):
         monkeypatch.setattr(f"weft.runtime.output.{where}.SMALL", 0)  # nothing travels in messages
-    monkeypatch.setattr("weft.runtime.loop.batch.merging.FEW", 0)
-    monkeypatch.setattr("weft.runtime.loop.batch.merging.LEAST", 1)
+    monkeypatch.setattr("weft.runtime.output.ordered_results.FEW", 0)
+    monkeypatch.setattr("weft.runtime.output.ordered_results.LEAST", 1)
     chance, sides = random.Random(3), dict[str, list[tuple[int, int]]](a=[], b=[])
     told: list[pa.Table] = []
     first: list[pa.Table] = []

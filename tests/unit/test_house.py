@@ -48,7 +48,6 @@ FRAGMENTS = {
     "weft.runtime.loop.marks",
     "weft.runtime.loop.measuring",
     "weft.runtime.loop.stream_changes",
-    "weft.runtime.output.sorted_spill",
     "weft.runtime.output.spill",
     "weft.runtime.wire.values_sampled",
     "weft.service.bench",

@@ -161,14 +161,14 @@ class LocalRun:
         given: dict[str, list[pa.Table]] = {n: [] for n in self._sinks if self._failure(n) is None}
         more = self._loop.run_next(also_empty=True)
         while more:
-            ended = self._loop.ended
-            assert ended is not None  # a batch has just run
-            for error in ended.ran.reports.answers.broken.values():
+            batch = self._loop.last_batch
+            assert batch is not None  # a batch has just run
+            for error in batch.executed.reports.answers.broken.values():
                 raise error
             for name, tables in given.items():
                 if (failure := self._failure(name)) is not None:
                     raise failure
-                tables.append(self._sinks[name].results_of(ended.ran.number))
+                tables.append(self._sinks[name].results_of(batch.number))
             more = self._loop.run_next()
         return {name: pa.concat_tables(tables) for name, tables in given.items()}
 

@@ -18,7 +18,7 @@ from weft.ports.source import Part
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
 from weft.runtime.loop.batch.executed_batch import ExecutedBatch
-from weft.runtime.loop.batch.finished_batch import end_batch
+from weft.runtime.loop.batch.finished_batch import finish_batch
 from weft.runtime.loop.batch.task_reports import TaskReports
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.program.executable import ExecutableGraph
@@ -91,7 +91,7 @@ def test_read_tasks_go_on_where_they_ended(tmp_path: Path) -> None:
         for message in sent:
             _count(program, held, message)
         reports = TaskReports.from_messages(message for message in sent if message.is_report)
-        manifest = end_batch(ExecutedBatch(plan, manifest, reports, program)).manifest
+        manifest = finish_batch(ExecutedBatch(plan, manifest, reports, program)).manifest
         checkpoint.commit(manifest)
         for counts in held.values():
             assert max(counts) - min(counts) <= TASKS

@@ -71,7 +71,7 @@ class Story:
         """Run batches; gives their metrics, their results, and how much later they were committed."""
         for number in range(count):
             now, later = NOW + number * SECOND, int(self.random.integers(0, 3 * SECOND))
-            self.runner.loop.committer.clock = partial(int, now + later)
+            self.runner.loop.delivery.clock = partial(int, now + later)
             for name in "abc":
                 for _ in range(int(self.random.integers(0, 3))):
                     self._offer(name, number, now)
@@ -160,7 +160,7 @@ def offer(runner: LocalRunner, name: str, time: int, arrived: int | None, key: i
 
 def committed_after(runner: LocalRunner, now: int, later: int) -> Latency:
     """Run a batch that is committed so much later."""
-    runner.loop.committer.clock = lambda: now + later
+    runner.loop.delivery.clock = lambda: now + later
     runner.process_all({}, now=now)
     return runner.metrics[-1].latencies.get("q", Latency())
 

@@ -29,15 +29,15 @@ from weft.ports.punctuation import Punctuations
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import HeldRun, Manifest
-from weft.runtime.loop.batch.delivery import deliver
-from weft.runtime.loop.batch.task_reports import Answered
 from weft.runtime.loop.wake_ups import LONGEST, PAUSE, until_next
 from weft.runtime.model.batch_order import BatchOrder, Clock
 from weft.runtime.model.watermarks import Watermarks, clocks
 from weft.runtime.observe.progress import state_of
+from weft.runtime.output.batch_results import BatchResults
+from weft.runtime.output.delivery import deliver
 from weft.runtime.output.merge_task import Merge
-from weft.runtime.output.ordered_output import Gathered, clock_of, gather
-from weft.runtime.output.query_sinks import Output
+from weft.runtime.output.ordered_results import OrderedResults, clock_of, gather
+from weft.runtime.output.query_sinks import QueryOutput
 from weft.runtime.output.suspended import read_kept
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.segment_file import BUCKETS
@@ -85,8 +85,8 @@ def test_what_read_tasks_number_for_themselves_gets_its_place(
     few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three tasks read ten tuples each; blocks of 4 go on where the batch before ended."""
-    monkeypatch.setattr("weft.runtime.loop.batch.merging.FEW", few)
-    monkeypatch.setattr("weft.runtime.loop.batch.merging.LEAST", 1)
+    monkeypatch.setattr("weft.runtime.output.ordered_results.FEW", few)
+    monkeypatch.setattr("weft.runtime.output.ordered_results.LEAST", 1)
     runner = LocalRunner(ALONE)
     runner.process({"a": table(*((id_, 1, 0) for id_ in range(6)))})
     runner.loop.executor = LocalExecutor(2, readers=3)
@@ -176,8 +176,8 @@ def test_a_manifest_keeps_what_is_held(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tasks", [1, 3])
 def test_what_waits_is_in_few_runs(tasks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A watermark that does not move must not make every batch slower than the one before, nor leave files behind."""
-    monkeypatch.setattr("weft.runtime.loop.batch.merging.FEW", 0)
-    monkeypatch.setattr("weft.runtime.loop.batch.merging.LEAST", 1)
+    monkeypatch.setattr("weft.runtime.output.ordered_results.FEW", 0)
+    monkeypatch.setattr("weft.runtime.output.ordered_results.LEAST", 1)
     monkeypatch.setattr("weft.runtime.local.TASKS", tasks)
     graph = graph_of("SELECT a.id, b.id AS bid FROM a, b WHERE a.k = b.k", EVENT, a="ts", b="ts")
     runner = LocalRunner(graph, partitions=4)
@@ -202,8 +202,8 @@ def test_tasks_write_ordered_parts_and_the_driver_sees_none_of_it(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files in the order of their names are in order, each with its punctuations; a repeated batch gives the same."""
-    monkeypatch.setattr("weft.runtime.loop.batch.merging.FEW", 0)
-    monkeypatch.setattr("weft.runtime.loop.batch.merging.LEAST", 1)
+    monkeypatch.setattr("weft.runtime.output.ordered_results.FEW", 0)
+    monkeypatch.setattr("weft.runtime.output.ordered_results.LEAST", 1)
     monkeypatch.setattr("weft.runtime.local.TASKS", 3)
     names = ("a", "b") if kind == "inner" else ()
     runner = LocalRunner(graph_of(PAIR, Ordering(kind, 1, names), a="ts", b="ts"), partitions=4)
@@ -213,7 +213,7 @@ def test_tasks_write_ordered_parts_and_the_driver_sees_none_of_it(
     rows = [(id_, id_ % 5, id_ % 4) for id_ in range(40)]
     runner.process({"a": table(*rows), "b": table(*rows)})
     runner.end()
-    assert runner.loop.ended is not None
+    assert runner.loop.last_batch is not None
     files = sorted((tmp_path / "out").glob("*/*.parquet"))
     assert len(files) >= 3
     found = pa.concat_tables([pq.ParquetFile(file).read() for file in files])
@@ -249,8 +249,8 @@ def test_tasks_that_are_lost_while_they_merge_are_replaced(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What they had written is not seen, and the batch is not run again."""
-    monkeypatch.setattr("weft.runtime.loop.batch.merging.FEW", 0)
-    monkeypatch.setattr("weft.runtime.loop.batch.merging.LEAST", 1)
+    monkeypatch.setattr("weft.runtime.output.ordered_results.FEW", 0)
+    monkeypatch.setattr("weft.runtime.output.ordered_results.LEAST", 1)
     monkeypatch.setattr("weft.runtime.loop.batch.task_runner.PATIENCE", 0.0)
     runner = LocalRunner(graph_of(PAIR, Ordering(kind), a="ts", b="ts"), partitions=4)
     sink = to_parquet(tmp_path / "out").in_order()
@@ -283,7 +283,7 @@ def test_a_sink_that_fails_in_a_task_suspends_its_query_alone(
     few: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And says why."""
-    monkeypatch.setattr("weft.runtime.loop.batch.merging.FEW", few)
+    monkeypatch.setattr("weft.runtime.output.ordered_results.FEW", few)
     runner = LocalRunner(graph_of(PAIR, Ordering("outer"), a="ts", b="ts"), partitions=2)
     runner.loop.sinks.add("query", Full(tmp_path, digits=10))
     rows = [(id_, id_ % 5, id_ % 4) for id_ in range(40)]
@@ -308,15 +308,20 @@ def test_a_query_that_failed_has_no_results_and_one_that_counts_has_no_order() -
     """Its sink is told of the batch all the same."""
     schema, storage = pa.schema([("id", pa.int64())]), Memory()
     rows = pa.RecordBatch.from_pydict({"id": [0, 1]}, schema)
-    found = Gathered(schema, Punctuations(np.array([2]), np.array([2])), 2, batches=(rows,))
+    found = OrderedResults(schema, Punctuations(np.array([2]), np.array([2])), 2, batches=(rows,))
     kept: Any = to_memory()
     kept.open(schema)
     deliver(
-        Output.to(kept), "q", 0, Answered(failed={"q": "why"}), storage, Gathered(schema, Punctuations.none())
+        QueryOutput.to(kept),
+        "q",
+        0,
+        BatchResults(failed={"q": "why"}),
+        storage,
+        OrderedResults(schema, Punctuations.none()),
     )
     assert (kept.results().num_rows, len(kept.punctuations())) == (0, 0)
-    deliver(Output.to(kept), "q", 0, Answered(), storage, found)
+    deliver(QueryOutput.to(kept), "q", 0, BatchResults(), storage, found)
     assert kept.results()["id"].to_pylist() == [0, 1]
     counted = to_count()
-    deliver(Output.to(counted), "q", 0, Answered(counts={"q": 5}), storage)
+    deliver(QueryOutput.to(counted), "q", 0, BatchResults(counts={"q": 5}), storage)
     assert counted.count() == 5

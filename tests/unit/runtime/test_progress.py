@@ -103,7 +103,7 @@ def test_a_batch_is_logged_for_the_queries_that_were_in_it(caplog: pytest.LogCap
     made.query("SELECT v.vid FROM v, w WHERE v.vid = w.vid", name="old", sink=weft.to_memory())
     run = LocalRun(made)
     run.batch({})
-    before = run._loop.ended
+    before = run._loop.last_batch
     assert before is not None
     made.query("SELECT w.vid FROM v, w WHERE v.vid = w.vid", name="new", sink=weft.to_memory())
     run.batch({})

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.runtime.loop.batch.merging import range_cuts
+from weft.runtime.output.ordered_results import range_cuts
 from weft.runtime.wire.sorted_runs import (
     RunSlice,
     SortedRun,

@@ -6,7 +6,7 @@ from tests.unit.runtime.joins import graph
 from weft.logical.codec import encode
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.batch.executed_batch import ExecutedBatch
-from weft.runtime.loop.batch.finished_batch import end_batch
+from weft.runtime.loop.batch.finished_batch import finish_batch
 from weft.runtime.loop.batch.task_reports import TaskReports
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.program.executable import ExecutableGraph
@@ -31,7 +31,7 @@ def test_what_windows_that_count_forget_is_remembered() -> None:
         }
         arrived = [ReadReport(0, inputs=brought)]
         ran = ExecutedBatch(plan, manifest, TaskReports.from_reports(arrived), program)
-        manifest = end_batch(ran).manifest
+        manifest = finish_batch(ran).manifest
         seen.append(StateFacts.after(manifest))
     assert [facts.evicted[v] for facts in seen] == [3 - 4, 9 - 4]
     assert [facts.oldest for facts in seen] == [{"v": 50, "w": 70}, {"v": 49, "w": 70}]

@@ -7,7 +7,7 @@ once.
 
 The number of a result's last tuple is its place among all tuples of the query's inputs since the query's first batch. A
 read task does not know how many came before those it read, and gives the place among these; the driver adds the rest
-(`weft.runtime.loop.batch.merging`).
+(`weft.runtime.output.ordered_results`).
 """
 
 from __future__ import annotations

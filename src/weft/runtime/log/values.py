@@ -197,6 +197,13 @@ class BatchPlan:
         taken = {name: self.cursors[name] for name in self.tables}
         return replace(self, inputs=inputs, cursors={**cursors, **taken})
 
+    def results_before(self, query: str, before: Manifest) -> int:
+        """How many results of a query left before the batch; those of an earlier query of the same name do not count.
+
+        ``before`` is the manifest that the batch begins with.
+        """
+        return 0 if query in self.begun else before.results.get(query, 0)
+
     @property
     def parts(self) -> Iterator[tuple[str, Part]]:
         """All parts that the batch takes, each with its stream."""

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import SourceError, WeftError
-from weft.kernels.expr.arrow import result_schema
 from weft.logical.codec import decode
 from weft.logical.query.query import Query
 from weft.logical.schema import Stream
@@ -28,13 +27,17 @@ from weft.ports.source import CursorContext, Source
 from weft.ports.table import RegisteredTable
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest, Suspension
-from weft.runtime.loop.batch.committer import Committer, Ended, FoundAgain
+from weft.runtime.loop.batch.committer import Committer
 from weft.runtime.loop.batch.executed_batch import ExecutedBatch, StreamProgress
-from weft.runtime.loop.batch.finished_batch import end_batch, hand_over_bad_records, samples_of
-from weft.runtime.loop.batch.merging import collect_ordered
+from weft.runtime.loop.batch.finished_batch import (
+    FinishedBatch,
+    finish_batch,
+    hand_over_bad_records,
+    samples_of,
+)
 from weft.runtime.loop.batch.migrated_manifest import migrated_manifest, without_tables
 from weft.runtime.loop.batch.task_reports import TaskReports
-from weft.runtime.loop.batch.task_runner import TaskRunner
+from weft.runtime.loop.batch.task_runner import BatchRun, TaskRunner
 from weft.runtime.loop.batch_planner import BatchPlanner
 from weft.runtime.loop.batch_warnings import (
     LateRows,
@@ -55,8 +58,8 @@ from weft.runtime.loop.intake.watermark_resets import WatermarkResets, apply_res
 from weft.runtime.observe.log_lines import log_batch
 from weft.runtime.observe.metrics import Backlog, BatchMetrics
 from weft.runtime.observe.progress import History, StateBytes, own_metrics, state_of
-from weft.runtime.output.query_sinks import Output, QuerySinks
-from weft.runtime.output.sink_errors import sink_error
+from weft.runtime.output.delivery import BatchOutput, Delivery
+from weft.runtime.output.query_sinks import QueryOutput, QuerySinks
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.queries.request import QueryRequest
@@ -76,20 +79,20 @@ class Loop:
     """Runs queries over streams, batch by batch, with an executor.
 
     If batches are ``overlapping``, the next one runs while one is committed. ``before`` is the manifest of the last
-    batch, which is committed or about to be; ``past`` is what the job at the last batch's boundary reported; ``ended``
-    is the last batch whose tasks are done. Setting ``wake`` ends a pause between two looks.
+    batch, which is committed or about to be; ``past`` is what the job at the last batch's boundary reported;
+    ``last_batch`` is the last one whose tasks are done. Setting ``wake`` ends a pause between two looks.
     """
 
     def __init__(
         self, config: RunConfig, log: Checkpoint, executor: Executor, *, overlapping: bool = True
     ) -> None:
         self.config, self.log, self.executor = config, log, executor
-        self.history, self.sinks = History(), QuerySinks()
+        self.history = History()
         self.batch_planner = BatchPlanner(config, log, self.history)
-        self.committer = Committer(
-            log, self.batch_planner.changelog, self._compute_again, overlapping, self.now
-        )
-        self.tasks = TaskRunner(config, log, executor, self.sinks)
+        self.delivery = Delivery(log.storage, self.now)
+        changelog = self.batch_planner.changelog
+        self.committer = Committer(log, self.delivery, changelog, self._compute_again, overlapping)
+        self.tasks = TaskRunner(config, log, executor, self.delivery.sinks)
         self.intake = Intake(self._place, config.batch_bytes, may_block=self._may_block)
         self.batch_planner.is_whole = lambda: not self.intake.blocked
         self.derived = DerivedStreams(config, log, self.batch_planner, self.intake, self._open)
@@ -98,12 +101,16 @@ class Loop:
         self.tables = Tables(log, lambda: self.batch_planner.clock(), self.wake.set)
         self.before, self.past = Manifest(), TaskReports()
         self.known: Mapping[str, QueryRequest] = {}  # the queries that it began with
-        self.ended: Ended | None = None
+        self.last_batch: FinishedBatch | None = None
         self._unfinished, self._late = UnfinishedFiles(), LateRows()
-        self._unopened: dict[str, int] = {}  # sinks of suspended queries, with the last batch they may have
         self._streams = StreamChanges(config, log, self.intake, self.committer)
         state = lambda: (self.active_queries, self.before)  # noqa: E731
         self.resets = WatermarkResets(log, config.streams, state, self.wake.set)
+
+    @property
+    def sinks(self) -> QuerySinks:
+        """The sinks of all queries."""
+        return self.delivery.sinks
 
     @property
     def active_queries(self) -> ActiveQueries:
@@ -154,27 +161,19 @@ class Loop:
         self.batch_planner.resume(found, self.before)
         # where a manifest was lost, sinks already have batches that will be repeated, unchanged
         last = self.before.number if planned is None else planned.number - 1
-        self.committer.suspended.resume(self.before.suspended)
-        self.committer.given = {name: (place, last) for name, (place, last) in self.before.given.items()}
+        self.delivery.resume(self.before)
         for name in found.begin:
-            self.committer.forget(name)
+            self.delivery.forget(name)
         for name, sink in found.sinks.items():
             request = found.begin[name][0] if name in found.begin else found.requests[name]
-            if name in self.committer.suspended:
-                self.sinks.add(name, sink)
-                self._unopened[name] = last
+            if name in self.delivery.suspended:
+                self.delivery.open_later(name, sink, request.query, self.tasks.identity, last)
             else:
                 self._open(name, sink, request.query, last)
         self.derived.resume(found, last)
 
     def _open(self, name: str, sink: Sink, query: Query, last: int) -> None:
-        try:
-            sink.open(result_schema(query), self.tasks.identity)
-            sink.recover(last)
-            self.committer.check_complete(name, sink)
-        except Exception as error:
-            raise sink_error(name, sink, error) from error
-        self.sinks.add(name, sink)
+        self.delivery.open_sink(name, sink, query, self.tasks.identity, last)
 
     def _place(self, stream: str, state: Mapping[str, Any]) -> CursorContext:
         folder = Path() if self.log.root is None else self.log.root / "streams" / stream
@@ -193,13 +192,13 @@ class Loop:
             return False
         self.intake.count_taken(plan)
         try:
-            ran, outputs = self._execute_readable(plan) if is_new else self.execute(plan)
-            self.ended = ended = self.end(ran, outputs, began)
+            batch, executed = self._execute_readable(plan) if is_new else self.execute(plan)
+            self.last_batch = finished = self.finish(batch, executed, began)
         except WeftError:
             if is_new:
                 self.batch_planner.take_back(plan, self.before)
             raise
-        self.committer.begin(ended, self._committed)
+        self.committer.begin(finished, self._committed)
         return True
 
     def _plan_next(self, also_empty: bool) -> BatchPlan | None:
@@ -212,7 +211,7 @@ class Loop:
         self._unfinished.report(self.intake.unfinished())
         chosen = self.intake.chosen()
         newer = self.tables.has_newer(self.active_queries.program) or self.resets.are_waiting
-        due = newer or self.committer.has_resumed or self.batch_planner.is_due(self.before)
+        due = newer or self.delivery.has_resumed or self.batch_planner.is_due(self.before)
         if not (chosen or also_empty or due):
             return None
         self.config.statistics.table_rows = self.tables.rows()
@@ -228,11 +227,11 @@ class Loop:
             self.batch_planner.settle(plan)
         return plan
 
-    def _execute_readable(self, plan: BatchPlan) -> tuple[ExecutedBatch, dict[str, Output]]:
+    def _execute_readable(self, plan: BatchPlan) -> tuple[BatchRun, ExecutedBatch]:
         """Run a new batch; a stream that turns out to be unreadable is left out, if others go on without it."""
         while True:
             try:
-                found = self.execute(plan)
+                executed = self.execute(plan)
             except SourceError as error:
                 name = error.stream or ""
                 if name not in plan.inputs or not self._may_block(name):
@@ -245,78 +244,76 @@ class Loop:
                 self.intake.blocked.block(name, error, plan.number)
             else:
                 self.intake.blocked.unblock(name for name, parts in plan.inputs.items() if parts)
-                return found
+                return executed
 
     def _may_block(self, stream: str) -> bool:
         config, queries = self.config, self.active_queries.of_users.values()
         return goes_on_without(config.streams.get(stream), queries, idle=config.idle)
 
-    def execute(self, plan: BatchPlan) -> tuple[ExecutedBatch, dict[str, Output]]:
-        """Run the tasks of a batch; return it with what they reported, and where the results of its queries went."""
+    def execute(self, plan: BatchPlan) -> tuple[BatchRun, ExecutedBatch]:
+        """Run the tasks of a batch, and return what it was run with and what they reported."""
         self.past, queries = TaskReports(), self.active_queries
         self.before = self.resets.begin(self.before, plan)
-        outputs = self.sinks.outputs(queries.requests, self.committer.suspended)
+        outputs = self.sinks.outputs(queries.requests, self.delivery.suspended)
         before = self._migrate(plan, outputs) if plan.changed else self.before
-        before = without_tables(before, queries.program, plan.tables)
-        reports = self.tasks.run(plan, before, queries, outputs, boundary=False)
-        return ExecutedBatch(plan, before, reports.after(self.past), queries.program), outputs
+        batch = BatchRun(plan, without_tables(before, queries.program, plan.tables), queries, outputs)
+        reports = self.tasks.run(batch).after(self.past)
+        return batch, ExecutedBatch(plan, batch.before, reports, queries.program)
 
-    def _compute_again(self, ended: Ended, names: Iterable[str]) -> FoundAgain:
+    def _compute_again(self, batch: FinishedBatch, names: Iterable[str]) -> BatchOutput:
         """The results of some queries in a batch that ran and is not committed yet, this time for the driver.
 
         Nothing else of it counts: the batch leaves what it left, and files that this writes are named nowhere.
         """
-        plan, ran = ended.ran.plan, ended.ran
-        queries = self.batch_planner.queries_of(plan.blueprint)
+        plan, past = batch.executed.plan, TaskReports()
         outputs = {name: self.sinks.output(name).by_driver() for name in names}
-        past = TaskReports()
+        queries = self.batch_planner.queries_of(plan.blueprint)
+        again = BatchRun(plan, batch.executed.before, queries, outputs)
         if plan.migration is not None:
             earlier = apply_resets(self.log.manifest(plan.number - 1) or Manifest(), plan.resets)
-            past = self.tasks.run(plan, earlier, queries, outputs, boundary=True)
-        reports = self.tasks.run(plan, ran.before, queries, outputs, boundary=False).after(past)
-        again = replace(ran, reports=reports)
-        again, ordered = collect_ordered(self.tasks, again, StreamProgress.after(again), queries, outputs)
+            past = self.tasks.run(replace(again, before=earlier), boundary=True)
+        executed = replace(batch.executed, reports=self.tasks.run(again).after(past))
+        executed, ordered = self.tasks.order_results(again, executed, StreamProgress.after(executed))
         self.log.list_files(plan.number)
-        return FoundAgain(again.reports.answers, ordered, outputs)
+        return BatchOutput(plan.number, executed.reports.answers, ordered, outputs)
 
-    def _migrate(self, plan: BatchPlan, outputs: Mapping[str, Output]) -> Manifest:
+    def _migrate(self, plan: BatchPlan, outputs: Mapping[str, QueryOutput]) -> Manifest:
         """Run the job at a boundary, if there is one, and write the manifest that the batch begins with."""
         migration = StateMigration()
         if plan.migration is not None:
             migration, began = decode(StateMigration, plan.migration), time.perf_counter()
-            self.past = self.tasks.run(plan, self.before, self.active_queries, outputs, boundary=True)
+            batch = BatchRun(plan, self.before, self.active_queries, outputs)
+            self.past = self.tasks.run(batch, boundary=True)
             self.config.adapter.migrated(time.perf_counter() - began)
         old = self.batch_planner.queries_of(self.before.blueprint).program
         manifest = migrated_manifest(self.before, old, self.active_queries.program, migration, self.past.left)
         self.log.write_migrated(plan.number, manifest)
         return manifest
 
-    def end(self, ran: ExecutedBatch, outputs: Mapping[str, Output], began: float) -> Ended:
+    def finish(self, batch: BatchRun, executed: ExecutedBatch, began: float) -> FinishedBatch:
         """Work out what a batch leaves, so that the next one can begin with it before this one is committed."""
-        plan, reports = ran.plan, ran.reports
-        hand_over_bad_records(ran, self.config.set_aside)
-        progress = StreamProgress.after(ran)
-        ran, ordered = collect_ordered(self.tasks, ran, progress, self.active_queries, outputs)
-        left = end_batch(ran, progress, ordered, self.backlog(), began)
-        self.before = left.manifest
-        if ran.program is not None and left.metrics is not None:
-            self.history.add(ran.program.graph, left.metrics)
-            self.history.samples.add(plan.number, reports.read.values)
-            self.batch_planner.samples = samples_of(ran.program, reports) or self.batch_planner.samples
-            stop_failed_queries(
-                self.batch_planner.changelog, ran.program, left.manifest, self.config.state_limit
-            )
-            warn_of_large_keys(left.metrics, self.config.key_limit)
-            self._late.look(ran, left.manifest)
-        self.batch_planner.schedule(left.manifest, plan.now)
-        return Ended(ran, left, outputs, began)
+        planner, program, reports = self.batch_planner, executed.program, executed.reports
+        hand_over_bad_records(executed, self.config.set_aside)
+        progress = StreamProgress.after(executed)
+        executed, ordered = self.tasks.order_results(batch, executed, progress)
+        finished = finish_batch(executed, progress, ordered, self.backlog(), began)
+        self.before = manifest = finished.manifest
+        if program is not None and finished.metrics is not None:
+            self.history.add(program.graph, finished.metrics)
+            self.history.samples.add(executed.number, reports.read.values)
+            planner.samples = samples_of(program, reports) or planner.samples
+            stop_failed_queries(planner.changelog, program, manifest, self.config.state_limit)
+            warn_of_large_keys(finished.metrics, self.config.key_limit)
+            self._late.look(executed, manifest)
+        planner.schedule(manifest, executed.plan.now)
+        return replace(finished, outputs=batch.outputs)
 
-    def _committed(self, ended: Ended) -> None:
+    def _committed(self, batch: FinishedBatch) -> None:
         """Release the parts that a committed batch read, and log its metrics."""
-        self.intake.release(ended.ran.plan)
-        metrics, program = ended.left.metrics, ended.ran.program
-        self.history.count(ended.left.manifest.totals)
-        self.history.commit(ended.ran.number, ended.began, time.perf_counter(), metrics)
+        self.intake.release(batch.executed.plan)
+        metrics, program = batch.metrics, batch.executed.program
+        self.history.count(batch.manifest.totals)
+        self.history.commit(batch.number, batch.began, time.perf_counter(), metrics)
         save_statistics(self.config.statistics, self.log)
         if _LOG.isEnabledFor(logging.INFO) and metrics is not None and program is not None:
             requests = self.active_queries.requests  # since the batch ran, others may have begun or stopped
@@ -330,7 +327,7 @@ class Loop:
         """Run batches until `stopping` is set; an error ends the loop and is raised."""
         lately = time.monotonic()
         while not self.stopping:
-            if self.committer.suspended.due():
+            if self.delivery.suspended.due():
                 self.committer.wait()
                 self.give_kept()
             if self.run_next():
@@ -346,23 +343,17 @@ class Loop:
 
     def give_kept(self, *, at_once: bool = False) -> None:
         """Give what is kept for suspended queries to the sinks that are to be tried, or to all of them at once."""
-        if self.committer.suspended and not self.stopping:
-            self.committer.give_kept(self.sinks, self._open_late, at_once=at_once)
-
-    def _open_late(self, name: str) -> None:
-        """Open the sink of a query that was suspended when the loop started, unless that was done since."""
-        if name in self._unopened:
-            self._open(name, self.sinks[name], self.active_queries.requests[name].query, self._unopened[name])
-            del self._unopened[name]
+        if self.delivery.suspended and not self.stopping:
+            self.delivery.give_kept(at_once=at_once)
 
     def _release_wait_points(self) -> None:
-        before, committer = self.before, self.committer
-        has_more = lambda: committer.has_resumed or self.derived.has_more(before)  # noqa: E731
-        self.wait_points.release(before.number, committer.last, has_more, self._try_again)
+        before, last = self.before, self.committer.last
+        has_more = lambda: self.delivery.has_resumed or self.derived.has_more(before)  # noqa: E731
+        self.wait_points.release(before.number, last, has_more, self._try_again)
 
     def _try_again(self) -> bool:
         """Try all sinks and streams that have failed, before somebody is told that they do; whether there are any."""
-        if self.committer.suspended:
+        if self.delivery.suspended:
             self.committer.wait()
             self.give_kept(at_once=True)
         self.intake.blocked.try_now()
@@ -387,7 +378,7 @@ class Loop:
     def add(self, name: str, request: QueryRequest, sink: Sink) -> None:
         """Run one more query from the next batch on; a sink or a table that cannot be used is refused at once."""
         self.tables.load_for([request])
-        self.committer.forget(name)
+        self.delivery.forget(name)
         self._open(name, sink, request.query, self.before.number)
         for stream, source in self.derived.begin(request.query, self.before.number):
             self.add_stream(stream, source)
@@ -435,7 +426,7 @@ class Loop:
     def suspended(self) -> dict[str, Suspension]:
         """The queries that are suspended: their sinks cannot take results, or their streams cannot be read."""
         blocked = self.intake.blocked.suspended(self.active_queries.of_users)
-        return {**blocked, **self.committer.suspended.values()}
+        return {**blocked, **self.delivery.suspended.values()}
 
     def all_suspended(self) -> bool:
         """Whether queries run, and every one of them is suspended."""

@@ -27,8 +27,7 @@ from weft.runtime.hop.sorting import key_count
 from weft.runtime.model.columns import concat
 from weft.runtime.output.batch_files import ResultFiles
 from weft.runtime.output.sink_errors import sink_error
-from weft.runtime.output.sorted_spill import SortedSpill
-from weft.runtime.output.spill import Spill
+from weft.runtime.output.spill import SortedSpill, Spill
 from weft.runtime.wire.exchange import SMALL, Packed, Sender, SentParcel
 from weft.runtime.wire.messages import Message
 from weft.runtime.wire.reports import Failure, HopReport, Results

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 from weft.ports.sink import CountingSink, OrderedPartSink, OrderedSink, PartSink, Sink
 
-__all__ = ["Output", "QuerySinks"]
+__all__ = ["QueryOutput", "QuerySinks"]
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class QueryOutput:
     """The sink of a query; the other fields are the same sink if it is of that kind, else None.
 
     If results are ``handed_over``, they come to the driver, and tasks do not write to the sink, though they could.
@@ -28,7 +28,7 @@ class Output:
     handed_over: bool = False
 
     @classmethod
-    def to(cls, sink: Sink) -> Output:
+    def to(cls, sink: Sink) -> QueryOutput:
         """Find out what a sink can do."""
         return cls(
             sink,
@@ -38,7 +38,7 @@ class Output:
             sink if isinstance(sink, OrderedPartSink) and sink.keeps_order else None,
         )
 
-    def by_driver(self) -> Output:
+    def by_driver(self) -> QueryOutput:
         """The same sink, for results that come to the driver."""
         return replace(self, parts=None, in_order=None, handed_over=True)
 
@@ -47,17 +47,17 @@ class QuerySinks(Mapping[str, Sink]):
     """The sink of every query by the query's name; `output` says what it can do."""
 
     def __init__(self) -> None:
-        self._outputs: dict[str, Output] = {}
+        self._outputs: dict[str, QueryOutput] = {}
 
     def add(self, name: str, sink: Sink) -> None:
         """Send the results of a query to a sink, in place of the one it had."""
-        self._outputs[name] = Output.to(sink)
+        self._outputs[name] = QueryOutput.to(sink)
 
-    def output(self, name: str) -> Output:
+    def output(self, name: str) -> QueryOutput:
         """The sink of a query with what it can do."""
         return self._outputs[name]
 
-    def outputs(self, names: Iterable[str], suspended: Container[str]) -> dict[str, Output]:
+    def outputs(self, names: Iterable[str], suspended: Container[str]) -> dict[str, QueryOutput]:
         """The sinks of some queries; the results of those that are suspended come to the driver."""
         return {
             name: self._outputs[name].by_driver() if name in suspended else self._outputs[name]

@@ -46,8 +46,8 @@ class ExecutedBatch:
         return self.plan.number
 
     def rows_before(self, query: str) -> int:
-        """How many results of a query left before; those of an earlier query of the same name do not count."""
-        return 0 if query in self.plan.begun else self.before.results.get(query, 0)
+        """How many results of a query left before the batch."""
+        return self.plan.results_before(query, self.before)
 
 
 @dataclass(frozen=True, slots=True)

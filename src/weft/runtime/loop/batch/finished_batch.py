@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from operator import add
 from typing import Any
 
@@ -32,7 +32,9 @@ from weft.runtime.observe.metrics import (
     sum_functions,
 )
 from weft.runtime.observe.table_progress import table_states
-from weft.runtime.output.ordered_output import Gathered
+from weft.runtime.output.delivery import BatchOutput
+from weft.runtime.output.ordered_results import OrderedResults
+from weft.runtime.output.query_sinks import QueryOutput
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.active import Samples
 from weft.runtime.state.expiry import forgettable
@@ -41,40 +43,58 @@ from weft.stats.input_figures import TupleCounts
 from weft.stats.sampling.estimates import next_heavy
 
 __all__ = [
-    "BatchEnd",
-    "end_batch",
+    "FinishedBatch",
+    "finish_batch",
     "hand_over_bad_records",
     "measure_batch",
     "samples_of",
+    "with_latencies",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class BatchEnd:
-    """What a batch leaves: its manifest, its metrics (None if no query ran), and ordered results by query."""
+class FinishedBatch:
+    """A batch that is to be committed: what it leaves is known, and the next one can begin with it.
 
+    ``metrics`` are None if no query executed. ``ordered`` are the results of queries with an order, and ``outputs`` the
+    sinks of all queries, by name; ``began`` is when the batch began (`time.perf_counter`).
+    """
+
+    executed: ExecutedBatch
     manifest: Manifest
     metrics: BatchMetrics | None
-    ordered: Mapping[str, Gathered]
+    ordered: Mapping[str, OrderedResults] = field(default_factory=dict)
+    outputs: Mapping[str, QueryOutput] = field(default_factory=dict)
+    began: float = 0.0
+
+    @property
+    def number(self) -> int:
+        """The batch's number."""
+        return self.executed.number
+
+    @property
+    def output(self) -> BatchOutput:
+        """What the batch gives to sinks."""
+        return BatchOutput(self.number, self.executed.reports.answers, self.ordered, self.outputs)
 
 
-def end_batch(
-    ran: ExecutedBatch,
+def finish_batch(
+    executed: ExecutedBatch,
     progress: StreamProgress | None = None,
-    ordered: Mapping[str, Gathered] | None = None,
+    ordered: Mapping[str, OrderedResults] | None = None,
     backlog: Mapping[str, Backlog] | None = None,
     began: float | None = None,
-) -> BatchEnd:
+) -> FinishedBatch:
     """Work out what a batch leaves.
 
     ``ordered`` are the results of queries with an order, and ``progress`` is how far the streams are. ``backlog`` is
     what of every stream waits, and ``began`` is when the batch began (`time.perf_counter`); both are for the metrics.
     """
-    plan, before, reports = ran.plan, ran.before, ran.reports
-    progress, ordered = progress or StreamProgress.after(ran), ordered or {}
-    rows = _rows_of_queries(ran, ordered)
+    plan, before, reports = executed.plan, executed.before, executed.reports
+    progress, ordered = progress or StreamProgress.after(executed), ordered or {}
+    rows = _rows_of_queries(executed, ordered)
     stores = next_stores(before, reports.left)
-    metrics = measure_batch(ran, progress, rows, ordered, stores, backlog or {}, began)
+    metrics = measure_batch(executed, progress, rows, ordered, stores, backlog or {}, began)
     manifest = Manifest(
         plan.number,
         next_partitions(before, reports.left),
@@ -86,58 +106,58 @@ def end_batch(
         newest=_of_both(max, before.newest, progress.newest),
         oldest=_of_both(min, before.oldest, progress.oldest),
         kept=before.kept,
-        evicted=_evicted(ran, progress.order),
-        results={query: ran.rows_before(query) + count for query, count in rows.items()},
+        evicted=_evicted(executed, progress.order),
+        results={query: executed.rows_before(query) + count for query, count in rows.items()},
         records=_added(before.records, {"seen": reports.read.seen, "bad": reports.read.set_aside}),
         metrics={} if metrics is None else encode(metrics),
         failed=dict(reports.answers.failed),
         closed={} if progress.order is None else {q: clock.now for q, clock in progress.order.clocks.items()},
-        dealt=_dealt(ran),
+        dealt=_dealt(executed),
         held={query: one.waiting for query, one in ordered.items() if one.waiting},
         blueprint=plan.blueprint,
         cursors=plan.cursors,
         proven=progress.proven,
-        moved=_moved(ran, progress.newest),
-        totals=before.totals if metrics is None else _totals(ran, progress, metrics),
+        moved=_moved(executed, progress.newest),
+        totals=before.totals if metrics is None else _totals(executed, progress, metrics),
     )
-    return BatchEnd(manifest, metrics, ordered)
+    return FinishedBatch(executed, manifest, metrics, ordered, began=began or 0.0)
 
 
-def _moved(ran: ExecutedBatch, newest: Mapping[str, int]) -> dict[str, Sequence[Any]]:
+def _moved(executed: ExecutedBatch, newest: Mapping[str, int]) -> dict[str, Sequence[Any]]:
     """By stream, the record that moved the watermark last: its time, its batch and where it was read."""
-    found = dict(ran.before.moved)
+    found = dict(executed.before.moved)
     for stream, latest in newest.items():
-        if latest > ran.before.newest.get(stream, latest - 1):
+        if latest > executed.before.newest.get(stream, latest - 1):
             places = [
                 read.place
-                for read in ran.reports.read.reads
+                for read in executed.reports.read.reads
                 if (read.stream, read.newest) == (stream, latest)
             ]
-            found[stream] = [latest, ran.number, min(places, default="")]
+            found[stream] = [latest, executed.number, min(places, default="")]
     return found
 
 
-def _rows_of_queries(ran: ExecutedBatch, ordered: Mapping[str, Gathered]) -> dict[str, int]:
+def _rows_of_queries(executed: ExecutedBatch, ordered: Mapping[str, OrderedResults]) -> dict[str, int]:
     """How many results of every query leave with the batch, without those that are held back."""
-    answers, rows = ran.reports.answers, dict[str, int]()
-    for query, member in ran.program.members.items() if ran.program else ():
+    answers, rows = executed.reports.answers, dict[str, int]()
+    for query, member in executed.program.members.items() if executed.program else ():
         waits = member.held and query in ordered and query not in answers.failed
         rows[query] = ordered[query].rows if waits else answers.rows(query)
     return rows
 
 
-def _totals(ran: ExecutedBatch, progress: StreamProgress, metrics: BatchMetrics) -> Totals:
-    """The totals with a batch in which queries ran."""
-    before, queries, streams = ran.before.totals, dict[str, QueryTotals](), dict[str, TupleCounts]()
-    if ran.program is None:
+def _totals(executed: ExecutedBatch, progress: StreamProgress, metrics: BatchMetrics) -> Totals:
+    """The totals with a batch in which queries executed."""
+    before, queries, streams = executed.before.totals, dict[str, QueryTotals](), dict[str, TupleCounts]()
+    if executed.program is None:
         return before
-    for name, member in ran.program.members.items():
+    for name, member in executed.program.members.items():
         known = before.of_query(name, member.first)
         more = (1, metrics.answers.get(name, 0), metrics.closed.get(name, 0))
         counts = (known.batches, known.results, known.closed)
         queries[name] = QueryTotals(member.first, *map(add, counts, more))
     for alias, one in progress.inputs.items():  # all inputs of a stream have the same tuples
-        stream = ran.program.graph.input(alias).stream.name
+        stream = executed.program.graph.input(alias).stream.name
         streams[stream] = max(streams.get(stream, one.counts), one.counts, key=lambda counted: counted.rows)
     return before.plus(metrics.elapsed, queries, streams)
 
@@ -154,25 +174,25 @@ def _of_both(
     return {name: pick(time, now.get(name, time)) for name, time in every.items()}
 
 
-def _evicted(ran: ExecutedBatch, order: BatchOrder | None) -> dict[str, int]:
+def _evicted(executed: ExecutedBatch, order: BatchOrder | None) -> dict[str, int]:
     """By store, the clock below which tasks were allowed to forget rows, in this batch or before."""
     found: dict[str, int] = {}
-    if ran.program is None or order is None:
+    if executed.program is None or order is None:
         return found
-    for store in ran.program.stores.values():
-        known = ran.before.evicted.get(store.identity)
-        since = forgettable(store, Watermarks(ran.before.marks), order).forgotten_before
+    for store in executed.program.stores.values():
+        known = executed.before.evicted.get(store.identity)
+        since = forgettable(store, Watermarks(executed.before.marks), order).forgotten_before
         times = [time for time in (known, since) if time is not None]
         if times:
             found[store.identity] = max(times)
     return found
 
 
-def _dealt(ran: ExecutedBatch) -> dict[str, dict[str, int]]:
+def _dealt(executed: ExecutedBatch) -> dict[str, dict[str, int]]:
     """How many tuples each read task has dealt out so far, by store of the graph."""
-    stores = {store.identity for store in ran.program.stores.values()} if ran.program else set()
-    found = {store: dict(tasks) for store, tasks in ran.before.dealt.items() if store in stores}
-    for store, dealt in ran.reports.read.dealt.items():
+    stores = {store.identity for store in executed.program.stores.values()} if executed.program else set()
+    found = {store: dict(tasks) for store, tasks in executed.before.dealt.items() if store in stores}
+    for store, dealt in executed.reports.read.dealt.items():
         tasks = found.setdefault(store, {})
         for task, rows in dealt.items():
             tasks[str(task)] = tasks.get(str(task), 0) + rows
@@ -188,28 +208,28 @@ def samples_of(program: ExecutableGraph, reports: TaskReports) -> Samples | None
     return Samples(names, reports.read.samples)
 
 
-def hand_over_bad_records(ran: ExecutedBatch, take: SetAside | None) -> None:
+def hand_over_bad_records(executed: ExecutedBatch, take: SetAside | None) -> None:
     """Hand over the records of a batch that were set aside, and how many of how many there are by now."""
     if take is not None:
-        read, known = ran.reports.read, ran.before.records
+        read, known = executed.reports.read, executed.before.records
         bad, seen = known.get("bad", 0) + read.set_aside, known.get("seen", 0) + read.seen
-        take(ran.number, b"\n".join(read.bad), bad, seen)
+        take(executed.number, b"\n".join(read.bad), bad, seen)
 
 
 def measure_batch(
-    ran: ExecutedBatch,
+    executed: ExecutedBatch,
     progress: StreamProgress,
     rows: Mapping[str, int],
-    ordered: Mapping[str, Gathered],
+    ordered: Mapping[str, OrderedResults],
     stores: Mapping[str, StoreTotals],
     backlog: Mapping[str, Backlog],
     began: float | None,
 ) -> BatchMetrics | None:
     """The metrics of a batch, None if no query ran; ``rows`` are the results that leave, by query."""
-    program, plan, reports = ran.program, ran.plan, ran.reports
+    program, plan, reports = executed.program, executed.plan, executed.reports
     if program is None or progress.order is None:
         return None
-    known = BatchMetrics.from_dict(ran.before.metrics) if ran.before.metrics else None
+    known = BatchMetrics.from_dict(executed.before.metrics) if executed.before.metrics else None
     keys = {query: one for query, one in known.keys.items() if query in program.members} if known else {}
     ended = [query for query, clock in progress.order.clocks.items() if clock.now >= ENDED]
     return BatchMetrics(
@@ -253,9 +273,33 @@ def _metrics_of_stores(
     }
 
 
-def _last_punctuations(ordered: Mapping[str, Gathered]) -> dict[str, dict[str, Any]]:
+def _last_punctuations(ordered: Mapping[str, OrderedResults]) -> dict[str, dict[str, Any]]:
     last = {query: one.punctuations[-1:] for query, one in ordered.items() if len(one.punctuations)}
     return {
         query: {"rows": int(one.rows[0]), "mark": int(one.marks[0]), "timed": one.timed}
         for query, one in last.items()
     }
+
+
+def with_latencies(batch: FinishedBatch, committed: Mapping[str, int]) -> FinishedBatch:
+    """A batch with the latencies of its results; ``committed`` is when those of each query were, in microseconds.
+
+    Tasks say how old results were when the batch began; the commit of each query's results in its sink says how much
+    later they left. A query whose results could not be committed has none. Results that are held back are measured when
+    they leave, from the oldest arrival of the batch that lets them leave: what they waited for is the order that was
+    asked for, and shows in the latency of event time alone.
+    """
+    program, results = batch.executed.program, batch.executed.reports.answers
+    if batch.metrics is None or program is None:
+        return batch
+    latencies = {}
+    for query, done in committed.items():
+        member = program.members.get(query)
+        waits = member is not None and member.held and query in batch.ordered
+        ages = batch.ordered[query].ages if waits else results.ages.get(query)
+        if ages is not None and ages.count and query not in results.failed:
+            latencies[query] = ages.committed(done - batch.executed.plan.now)
+    metrics = replace(batch.metrics, latencies=latencies)
+    encoded = {query: encode(latency) for query, latency in latencies.items()}
+    manifest = replace(batch.manifest, metrics={**batch.manifest.metrics, "latencies": encoded})
+    return replace(batch, metrics=metrics, manifest=manifest)

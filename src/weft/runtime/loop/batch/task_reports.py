@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
-import pyarrow as pa
-
-from weft.errors import FunctionError, SinkError, WeftError
+from weft.errors import WeftError
 from weft.kernels.expr.user_functions import CallCounts
 from weft.plan.physical.graph import PhysicalGraph
 from weft.runtime.hop.census import Census
-from weft.runtime.output.batch_files import read_file
-from weft.runtime.wire.exchange import Sender
+from weft.runtime.output.batch_results import BatchResults
 from weft.runtime.wire.messages import Message
 from weft.runtime.wire.reports import (
     Failure,
@@ -32,16 +29,11 @@ from weft.runtime.wire.reports import (
     TuplesCounted,
     read_report,
 )
-from weft.runtime.wire.sorted_runs import SortedRun
-from weft.stats.histogram import Latency
 from weft.stats.input_figures import InputFigures, StepFigures
 from weft.stats.sampling.samples import AttributeSample
 from weft.storage.cache import CacheCounts
-from weft.storage.storage import Storage
 
-__all__ = ["Answered", "InputRead", "SentResults", "TaskReports", "WorkDone"]
-
-_T = TypeVar("_T")
+__all__ = ["InputRead", "TaskReports", "WorkDone"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,97 +107,6 @@ class InputRead:
         }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SentResults:
-    """Results of a query that a task sent to the driver: few in ``batches``, many in ``files`` of the batch.
-
-    Of an ordered query, each of the batches is a sorted run, and ``runs`` are those that are in files.
-    """
-
-    sender: Sender
-    batches: Sequence[pa.RecordBatch] = ()
-    files: Sequence[str] = ()
-    runs: Sequence[SortedRun] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """What tasks reported of results, by query.
-
-    ``counts`` is how many results there are, and ``closed`` how many of them are closed rows. ``parts`` are the names
-    of the parts that tasks wrote, and ``sent`` are results that came to the driver. ``failed`` says why queries could
-    not be answered; ``broken`` has those of them for which a user's function failed, with its error. ``refused`` are
-    the errors of sinks that tasks could not write to. ``ages`` is how old results were when the batch began.
-    """
-
-    counts: Mapping[str, int] = field(default_factory=dict)
-    closed: Mapping[str, int] = field(default_factory=dict)
-    parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    sent: Mapping[str, Sequence[SentResults]] = field(default_factory=dict)
-    failed: Mapping[str, str] = field(default_factory=dict)
-    broken: Mapping[str, FunctionError] = field(default_factory=dict)
-    ages: Mapping[str, Latency] = field(default_factory=dict)
-    refused: Mapping[str, SinkError] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls, hops: Sequence[HopReport], results: Sequence[Results], failures: Sequence[Failure]
-    ) -> Answered:
-        """What tasks reported of results, in all hops, and of queries that failed."""
-        failed: dict[str, str] = {}
-        broken: dict[str, FunctionError] = {}
-        refused: dict[str, SinkError] = {}
-        for failure in failures:
-            query = failure.query or ""
-            if (refusal := failure.refused) is not None:
-                refused.setdefault(query, refusal)
-                continue
-            failed.setdefault(query, failure.text)
-            if (error := failure.broken) is not None:
-                broken.setdefault(query, error)
-        sent = (SentResults(one.sender, one.packed.batches(), one.files, one.runs) for one in results)
-        return cls(
-            _summed(report.counts for report in hops),
-            _summed(report.closed for report in hops),
-            _chained({query: [name] for query, name in report.parts.items()} for report in hops),
-            _chained({report.query: [one]} for report, one in zip(results, sent, strict=True)),
-            failed,
-            broken,
-            _merged(report.ages for report in hops),
-            refused,
-        )
-
-    def rows(self, query: str) -> int:
-        """How many results a query had; one that failed has none."""
-        return 0 if query in self.failed else self.counts.get(query, 0)
-
-    def results(self, query: str, storage: Storage) -> list[pa.RecordBatch]:
-        """The results of a query for the driver; one that failed has none. Large files are mapped, not read."""
-        if query in self.failed:
-            return []
-        sent = self.sent.get(query, ())
-        read = (batch for one in sent for name in one.files for batch in read_file(storage, name, keep=True))
-        return [*(batch for one in sent for batch in one.batches), *read]
-
-    @property
-    def files(self) -> bool:
-        """Whether results are in files of the batch."""
-        return any(one.files or one.runs for sent in self.sent.values() for one in sent)
-
-    def after(self, past: Answered) -> Answered:
-        """These answers with those of the job at the boundary before them."""
-        return Answered(
-            _summed((past.counts, self.counts)),
-            self.closed,
-            _chained((past.parts, self.parts)),
-            _chained((past.sent, self.sent)),
-            {**past.failed, **self.failed},
-            {**past.broken, **self.broken},
-            self.ages,
-            {**past.refused, **self.refused},
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class WorkDone:
     """What tasks reported of their work.
@@ -256,7 +157,7 @@ class TaskReports:
     """All reports of a batch; ``left`` is what is left in partitions, and each of the ``errors`` ends the run."""
 
     read: InputRead = field(default_factory=InputRead)
-    answers: Answered = field(default_factory=Answered)
+    answers: BatchResults = field(default_factory=BatchResults)
     work: WorkDone = field(default_factory=WorkDone)
     left: Sequence[PartitionsLeft] = ()
     errors: Sequence[WeftError] = ()
@@ -286,7 +187,7 @@ class TaskReports:
                     _assert_never(report)
         return cls(
             InputRead.of(read),
-            Answered.of(hops, results, [one for one in failed if one.query is not None]),
+            BatchResults.of(hops, results, [one for one in failed if one.query is not None]),
             WorkDone.of(hops),
             tuple(report.left for report in hops if report.left is not None),
             tuple(one.error for one in failed if one.query is None),
@@ -296,30 +197,6 @@ class TaskReports:
         """These reports, with the answers of the job at the boundary before them and its use of caches."""
         work = replace(self.work, cache=past.work.cache + self.work.cache)
         return replace(self, answers=self.answers.after(past.answers), work=work)
-
-
-def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for some in counts:
-        for name, number in some.items():
-            found[name] = found.get(name, 0) + number
-    return found
-
-
-def _merged(some: Iterable[Mapping[str, Latency]]) -> dict[str, Latency]:
-    found: dict[str, Latency] = {}
-    for ages in some:
-        for name, one in ages.items():
-            found[name] = found[name] + one if name in found else one
-    return found
-
-
-def _chained(lists: Iterable[Mapping[str, Sequence[_T]]]) -> dict[str, Sequence[_T]]:
-    found: dict[str, list[_T]] = {}
-    for some in lists:
-        for name, more in some.items():
-            found.setdefault(name, []).extend(more)
-    return dict(found)
 
 
 def _assert_never(report: NoReturn) -> NoReturn:
