@@ -118,8 +118,8 @@ class Listing:
         """Have the next `refresh` look again at what is under a name: it is no file any more."""
         folder, _, last = name.rpartition("/")
         within = f"{folder}/" if folder else ""
-        if (known := self._folders.get(within)) is not None:
-            self._folders[within] = replace(known, stamp=None, files=known.files - {last})
+        if (listed := self._folders.get(within)) is not None:
+            self._folders[within] = replace(listed, stamp=None, files=listed.files - {last})
 
     def _walk(self, twice: dict[str, str]) -> Iterator[tuple[str, _Folder]]:
         """The folders there are, each under its relative name with a slash at its end, listed where need be.

@@ -65,23 +65,23 @@ def arrow_schema(target: Target) -> pa.Schema:
     return pa.schema([pa.field(field.name, arrow_type(field.type)) for field in target.schema])
 
 
-def match_columns(found: Sequence[str], target: Target, file: SourceFile) -> list[int]:
+def match_columns(names: Sequence[str], target: Target, file: SourceFile) -> list[int]:
     """Where each declared column is in the file: by exact name, else by the name without case, as in Spark."""
-    return [_match(found, field.name, str(field.type), file) for field in target.schema]
+    return [_match(names, field.name, str(field.type), file) for field in target.schema]
 
 
-def _match(found: Sequence[str], name: str, expected: str, file: SourceFile) -> int:
-    exact = [place for place, other in enumerate(found) if other == name]
-    places = exact or [place for place, other in enumerate(found) if other.lower() == name.lower()]
+def _match(names: Sequence[str], name: str, expected: str, file: SourceFile) -> int:
+    exact = [place for place, other in enumerate(names) if other == name]
+    places = exact or [place for place, other in enumerate(names) if other.lower() == name.lower()]
     if not places:
         raise SourceError(
             f"{file.source}: file {file.path} has no column {name} (expected type {expected}, found none)",
-            hint=nearest(name, found),
+            hint=nearest(name, names),
         )
     if len(places) > 1:
         raise SourceError(
             f"{file.source}: file {file.path} has {len(places)} columns that could be {name}",
-            hint="rename one of " + ", ".join(found[place] for place in places),
+            hint="rename one of " + ", ".join(names[place] for place in places),
         )
     return places[0]
 
@@ -135,10 +135,10 @@ def _out_of_time(batch: pa.RecordBatch, target: Target) -> NDArray[np.int64]:
     nowhere = np.zeros(0, np.int64)
     if target.event_time is None or not batch.num_rows:
         return nowhere
-    found = batch.column(_event_time(target))
-    if not pa.types.is_timestamp(found.type):  # no event time of a stream
+    column = batch.column(_event_time(target))
+    if not pa.types.is_timestamp(column.type):  # no event time of a stream
         return nowhere
-    times = found.view(pa.int64())
+    times = column.view(pa.int64())
     ends = pc.min_max(times).as_py()
     latest = FARTHEST if target.latest is None else min(target.latest, FARTHEST)
     if ends["max"] is None or (ends["max"] <= latest and ends["min"] >= -FARTHEST):

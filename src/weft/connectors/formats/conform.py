@@ -27,11 +27,11 @@ __all__ = [
 ]
 
 
-def check_types(found: pa.Schema, target: Target, file: SourceFile) -> list[int]:
+def check_types(schema: pa.Schema, target: Target, file: SourceFile) -> list[int]:
     """Where each declared column is in the file; a `SourceError` if its type there cannot be converted."""
-    places = match_columns(found.names, target, file)
+    places = match_columns(schema.names, target, file)
     for field, place in zip(target.schema, places, strict=True):
-        kind = _plain(found.field(place).type)
+        kind = _plain(schema.field(place).type)
         if not _fits(kind, field.type):
             shown = weft_type(kind) or kind
             raise SourceError(

@@ -112,12 +112,12 @@ def resynchronise(
     starts, ends, good = [], [], []
     at = 0
     while at < len(content):
-        found = record.match(content, at)
-        end = found.end() if found else line_end(content, at)
+        match = record.match(content, at)
+        end = match.end() if match else line_end(content, at)
         if end > at:
             starts.append(at)
             ends.append(end)
-            good.append(found is not None)
+            good.append(match is not None)
         at = end + (2 if content[end : end + 2] == b"\r\n" else 1)
     spans = Spans(content, np.array(starts, np.int64), np.array(ends, np.int64), base, lines_before)
     return spans, np.array(good, np.bool_)

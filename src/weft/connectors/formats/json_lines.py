@@ -90,9 +90,13 @@ def _read_lines(spans: Spans, keys: Spellings) -> tuple[pa.Table, Positions, dic
 
 def _merged(table: pa.Table, keys: Spellings, field: Field) -> pa.ChunkedArray:
     """The values of a column: under its own name if there is one, else under another spelling."""
-    found = [key for key, column in keys if column is field]
-    found.sort(key=lambda key: (key != field.name, key))
-    return pc.coalesce(*(table.column(key) for key in found)) if len(found) > 1 else table.column(found[0])
+    spellings = [key for key, column in keys if column is field]
+    spellings.sort(key=lambda key: (key != field.name, key))
+    return (
+        pc.coalesce(*(table.column(key) for key in spellings))
+        if len(spellings) > 1
+        else table.column(spellings[0])
+    )
 
 
 def _without_ambiguous(
@@ -101,14 +105,12 @@ def _without_ambiguous(
     """Set records aside that have a column under several keys, none of which is spelled as declared."""
     bad = dict[int, str]()
     for field in {id(column): column for _, column in keys}.values():
-        found = [key for key, column in keys if column is field]
-        counts = sum(table.column(key).is_valid().to_numpy().astype(np.int64) for key in found)
+        spellings = [key for key, column in keys if column is field]
+        counts = sum(table.column(key).is_valid().to_numpy().astype(np.int64) for key in spellings)
         several = np.asarray(counts) > 1
-        if field.name in found:
+        if field.name in spellings:
             several &= table.column(field.name).is_null().to_numpy()
-        reason = (
-            f"column {field.name}: several keys could be it: {', '.join(sorted(set(found) - {field.name}))}"
-        )
+        reason = f"column {field.name}: several keys could be it: {', '.join(sorted(set(spellings) - {field.name}))}"
         bad |= dict.fromkeys(np.flatnonzero(several).tolist(), reason)
     if not bad:
         return table, kept, wrong
@@ -132,11 +134,11 @@ def _lines(content: bytes, base: int) -> Spans:
 
 def _first_spellings(spans: Spans, target: Target) -> Spellings:
     """The key of each column: as the first record spells it, if it does in only one way, else as declared."""
-    found, declared = _first_keys(spans), set(target.schema.names)
-    folded = [key.lower() for key in found]
+    keys, declared = _first_keys(spans), set(target.schema.names)
+    folded = [key.lower() for key in keys]
     other = {
         low: key
-        for low, key in zip(folded, found, strict=True)
+        for low, key in zip(folded, keys, strict=True)
         if key not in declared and folded.count(low) == 1
     }
     return [(other.get(field.name.lower(), field.name), field) for field in target.schema]
@@ -162,8 +164,8 @@ def _spellings(content: bytes, lowered: bytes, key: str) -> set[str]:
     if key.isascii() and lowered.count(quoted.lower()) == content.count(quoted):
         return {key}
     text = content.decode(errors="replace")
-    found = re.findall(rf'"({re.escape(key)})"\s*:', text, re.IGNORECASE)
-    return {other for other in found if other.lower() == key.lower()}
+    spellings = re.findall(rf'"({re.escape(key)})"\s*:', text, re.IGNORECASE)
+    return {other for other in spellings if other.lower() == key.lower()}
 
 
 def _first_keys(spans: Spans) -> Sequence[str]:
@@ -242,8 +244,8 @@ def _find_wrong(spans: Spans, schema: pa.Schema, keys: Spellings) -> dict[int, s
     return wrong
 
 
-def _without(lines: Positions, found: Collection[int]) -> Positions:
-    return lines[~np.isin(lines, list(found))]
+def _without(lines: Positions, wrong: Collection[int]) -> Positions:
+    return lines[~np.isin(lines, list(wrong))]
 
 
 def _told(error: ValueError) -> str:

@@ -44,14 +44,14 @@ def decode_parquet(file: SourceFile, target: Target) -> Decoded:
     """The rows of a Parquet file."""
     try:
         reader = _parquet(file.content)
-        found = reader.schema_arrow
+        schema = reader.schema_arrow
     except DAMAGE as error:
         return whole_file(file, target.needed(), f"not a readable Parquet file: {error}")
 
     def read(places: Sequence[int]) -> pa.Table:
-        return reader.read(columns=[found.names[place] for place in places], use_threads=False)
+        return reader.read(columns=[schema.names[place] for place in places], use_threads=False)
 
-    return _decode(file, target, found, read, "Parquet")
+    return _decode(file, target, schema, read, "Parquet")
 
 
 def decode_parquet_file(
@@ -72,15 +72,15 @@ def decode_parquet_file(
 def _decode_row_groups(
     file: SourceFile, target: Target, reader: Any, first: int, count: int | None
 ) -> Decoded:
-    found, metadata = reader.schema_arrow, reader.metadata
+    schema, metadata = reader.schema_arrow, reader.metadata
     groups = range(first, metadata.num_row_groups if count is None else first + count)
 
     def read(places: Sequence[int]) -> pa.Table:
-        names = [found.names[place] for place in places]
+        names = [schema.names[place] for place in places]
         return reader.read_row_groups(list(groups), columns=names, use_threads=False)
 
     before = sum(metadata.row_group(group).num_rows for group in range(first))
-    return _decode(file, target, found, read, "Parquet", before)
+    return _decode(file, target, schema, read, "Parquet", before)
 
 
 def _raise_if_from_the_system(error: BaseException) -> None:
@@ -104,7 +104,7 @@ def parquet_schema(content: bytes) -> pa.Schema:
 def decode_arrow(file: SourceFile, target: Target) -> Decoded:
     """The rows of an Arrow IPC file or stream."""
     try:
-        found = arrow_file_schema(file.content)
+        schema = arrow_file_schema(file.content)
     except DAMAGE as error:
         return whole_file(file, target.needed(), f"not a readable Arrow file: {error}")
 
@@ -115,7 +115,7 @@ def decode_arrow(file: SourceFile, target: Target) -> Decoded:
         table.validate(full=True)  # offsets from outside are not to be trusted
         return table
 
-    return _decode(file, target, found, read, "Arrow")
+    return _decode(file, target, schema, read, "Arrow")
 
 
 def _arrow(content: bytes, options: pa.ipc.IpcReadOptions | None = None) -> Any:
@@ -130,12 +130,12 @@ def arrow_file_schema(content: bytes) -> pa.Schema:
 
 
 def _decode(
-    file: SourceFile, target: Target, found: pa.Schema, read: Read, name: str, before: int = 0
+    file: SourceFile, target: Target, schema: pa.Schema, read: Read, name: str, before: int = 0
 ) -> Decoded:
-    check_types(found, target, file)
+    check_types(schema, target, file)
     needed = target.needed()
     try:
-        table = read(check_types(found, needed, file))
+        table = read(check_types(schema, needed, file))
     except DAMAGE as error:
         _raise_if_from_the_system(error)
         return whole_file(file, needed, f"not a readable {name} file: {error}")

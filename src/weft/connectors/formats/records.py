@@ -175,8 +175,8 @@ def line_ends(content: bytes) -> Positions:
 def find(content: bytes, letter: int) -> Positions:
     """Where a byte occurs; looked for in pieces that fit the cache."""
     data = as_bytes(content)
-    found = [np.flatnonzero(data[at : at + _PIECE] == letter) + at for at in range(0, len(data), _PIECE)]
-    return np.concatenate(found) if found else np.zeros(0, np.int64)
+    pieces = [np.flatnonzero(data[at : at + _PIECE] == letter) + at for at in range(0, len(data), _PIECE)]
+    return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
 
 
 _PIECE = 1 << 18

@@ -64,8 +64,8 @@ class FrameFolder:
 
     def batches(self) -> list[int]:
         """The numbers of the batches that were written, in order; the last one stays even when it was read."""
-        found = (re.fullmatch(r"batch-(\d+)", entry.name) for entry in self.complete_batches.iterdir())
-        return sorted(int(match[1]) for match in found if match)
+        matches = (re.fullmatch(r"batch-(\d+)", entry.name) for entry in self.complete_batches.iterdir())
+        return sorted(int(match[1]) for match in matches if match)
 
     def batch(self, number: int) -> Path:
         """The folder of a batch."""

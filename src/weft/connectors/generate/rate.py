@@ -189,8 +189,8 @@ class RateSource:
         rows = np.arange(start, start + count, dtype=np.uint64)
 
         def values(place: int, kind: Kind) -> Any:
-            given = (rows, _random(rows, self.seed, place), self.rows_per_second)
-            return kind.values(*given, position) if isinstance(kind, Drifting) else kind.values(*given)
+            drawn = (rows, _random(rows, self.seed, place), self.rows_per_second)
+            return kind.values(*drawn, position) if isinstance(kind, Drifting) else kind.values(*drawn)
 
         arrays = [values(place, kind) for place, (_, kind) in enumerate(self.columns)]
         return pa.record_batch(arrays, names=[name for name, _ in self.columns])

@@ -90,24 +90,24 @@ class IcebergSink:
             ) from None
 
     def _catalog(self) -> Catalog:
-        found: Catalog = load_extra("pyiceberg.catalog", "to_iceberg", "iceberg").load_catalog(
+        catalog: Catalog = load_extra("pyiceberg.catalog", "to_iceberg", "iceberg").load_catalog(
             self.catalog, **{name: value.read() for name, value in self.properties}
         )
-        return found
+        return catalog
 
     def _check(self, table: Table, schema: pa.Schema) -> None:
         """Refuse a table with other columns, or one whose columns need a value."""
-        there = {one.name: one for one in table.schema().as_arrow()}
-        kinds = {name: _SAME_AS.get(one.type, one.type) for name, one in there.items()}
+        there = {other.name: other for other in table.schema().as_arrow()}
+        kinds = {name: _SAME_AS.get(other.type, other.type) for name, other in there.items()}
         for column in schema:
             if kinds.get(column.name) != column.type:
-                known = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+                columns = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
                 raise SinkError(
                     f"to_iceberg: the table {self.table} has no column {column.name} of type {column.type}",
-                    hint=f"its columns are {known}: fit the query to them, or write to another table",
+                    hint=f"its columns are {columns}: fit the query to them, or write to another table",
                 )
-        for name, one in there.items():
-            if name not in schema.names or not one.nullable:
+        for name, other in there.items():
+            if name not in schema.names or not other.nullable:
                 raise SinkError(
                     f"to_iceberg: the table {self.table} needs a value for {name}, results may have none",
                     hint="select it in the query, or write to another table",
@@ -132,15 +132,15 @@ class IcebergSink:
 
     def commit(self, batch_id: int, rows: ResultRows) -> None:
         """Add the rows and set the property in one commit, unless the table has the batch; without rows, do nothing."""
-        found = as_table(rows, self._schema)
-        if not found.num_rows:
+        table = as_table(rows, self._schema)
+        if not table.num_rows:
             return
         exceptions = load_extra("pyiceberg.exceptions", "to_iceberg", "iceberg")
         passing = (exceptions.CommitFailedException, exceptions.CommitStateUnknownException, *_outages())
         with self._naming(f"given batch {batch_id}"):
             for last_chance in Patience(_PATIENCE):
                 try:
-                    self._add_once(batch_id, found)
+                    self._add_once(batch_id, table)
                 except passing:
                     if last_chance:
                         raise
@@ -169,15 +169,15 @@ class IcebergSink:
 def _outages() -> tuple[type[Exception], ...]:
     """The errors of a catalog or a storage that may be there again soon."""
     exceptions = load_extra("pyiceberg.exceptions", "to_iceberg", "iceberg")
-    found = [exceptions.ServerError, exceptions.ServiceUnavailableError, OSError]
+    errors = [exceptions.ServerError, exceptions.ServiceUnavailableError, OSError]
     with suppress(ImportError):
-        found.append(import_module("sqlalchemy.exc").OperationalError)
-    return tuple(found)
+        errors.append(import_module("sqlalchemy.exc").OperationalError)
+    return tuple(errors)
 
 
 def _held(schema: pa.Schema) -> pa.Schema:
     """The columns as Iceberg holds them."""
-    return pa.schema([(one.name, _HELD_AS.get(one.type, one.type)) for one in schema])
+    return pa.schema([(field.name, _HELD_AS.get(field.type, field.type)) for field in schema])
 
 
 @checked(SinkError)

@@ -133,7 +133,9 @@ class KafkaCursor:
     def _note_ends(self, ends: Offsets, now: float) -> None:
         """Note when offsets were first seen: records that were read tell better, but only then."""
         for number, end in ends.items():
-            seen = [one for one in self._seen.get(number, ()) if one[1] > self._positions[number]]
+            seen = [
+                seen_end for seen_end in self._seen.get(number, ()) if seen_end[1] > self._positions[number]
+            ]
             if end > max(self._positions[number], seen[-1][1] if seen else -1):
                 seen.append((round(now * 1e6), end))
             self._seen[number] = seen if len(seen) <= _MOST_SEEN else [*seen[:1], *seen[2:-1:2], seen[-1]]

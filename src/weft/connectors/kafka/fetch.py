@@ -85,9 +85,9 @@ class _PartitionReader:
             )
             self._ahead, self._end_seen = [], -1
         self.position = -1  # until the range is complete
-        found, until, trouble = list[KafkaMessage](), time.monotonic() + timeout, None
-        while not self._take_up_to(end, found):
-            left = end - (_offset(found[-1]) + 1 if found else first)
+        messages, until, trouble = list[KafkaMessage](), time.monotonic() + timeout, None
+        while not self._take_up_to(end, messages):
+            left = end - (_offset(messages[-1]) + 1 if messages else first)
             fetched = self._consumer.consume(min(left, _AT_ONCE), _PATIENCE)
             if fetched:
                 trouble = self._sort_out(fetched) or trouble
@@ -95,19 +95,19 @@ class _PartitionReader:
             elif time.monotonic() > until:
                 raise self._failure(f"no records came for {timeout:g} seconds", trouble)
         self.position = end
-        return found
+        return messages
 
-    def _take_up_to(self, end: int, found: list[KafkaMessage]) -> bool:
+    def _take_up_to(self, end: int, messages: list[KafkaMessage]) -> bool:
         """Move records of the range from those ahead; true if there are no more of it."""
         ahead = self._ahead
         if ahead and _offset(ahead[-1]) >= end:
             count = next(at for at, message in enumerate(ahead) if _offset(message) >= end)
-            found += ahead[:count]
+            messages += ahead[:count]
             del ahead[:count]
             return True
-        found += ahead
+        messages += ahead
         ahead.clear()
-        return self._end_seen >= end or (bool(found) and _offset(found[-1]) == end - 1)
+        return self._end_seen >= end or (bool(messages) and _offset(messages[-1]) == end - 1)
 
     def _sort_out(self, fetched: list[KafkaMessage]) -> object:
         """Keep the records of what a client gave; gives the last trouble among it, raises what will not pass."""
@@ -191,12 +191,12 @@ def read_range(
         raise SourceError(f"{origin.stream}: Kafka's client cannot be made: {shown}") from None
     try:
         with collector_at_rest():
-            found = reader.read(first, end, timeout)
+            messages = reader.read(first, end, timeout)
     except BaseException:
         reader.close()
         raise
     _OPEN.give(key, reader)
-    return found
+    return messages
 
 
 _FRESH = (
@@ -212,18 +212,18 @@ class _Ids:
     told: dict[tuple[KafkaOptions, str], tuple[float, str | None]] = {}  # noqa: RUF012
 
 
-def is_topic(options: KafkaOptions, topic: str, known: str) -> bool:
+def is_topic(options: KafkaOptions, topic: str, identity: str) -> bool:
     """Whether a topic had an id a moment ago; true if brokers do not tell: whether it can be read, its records show."""
     with _Ids.lock:
-        when, found = _Ids.told.get((options, topic), (-_FRESH, None))
-        if found == known and time.monotonic() - when < _FRESH:
+        when, told_identity = _Ids.told.get((options, topic), (-_FRESH, None))
+        if told_identity == identity and time.monotonic() - when < _FRESH:
             return True
         try:
             if options not in _Ids.admins:
                 admin: Any = import_module("confluent_kafka.admin")
                 _Ids.admins[options] = admin.AdminClient(options.config(SourceError))
-            found = topic_id(_Ids.admins[options], topic)
+            told_identity = topic_id(_Ids.admins[options], topic)
         except load_client("kafka", SourceError).KafkaException:
             return True
-        _Ids.told[options, topic] = (time.monotonic(), found)
-        return found is None or found == known
+        _Ids.told[options, topic] = (time.monotonic(), told_identity)
+        return told_identity is None or told_identity == identity

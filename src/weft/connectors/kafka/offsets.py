@@ -59,17 +59,17 @@ class TopicOffsets:
     def partitions(self) -> list[int]:
         """The numbers of the topic's partitions; a `SourceError` if there is no such topic."""
         try:  # by the consumer, which never creates a topic
-            found = self._consumer.list_topics(self._topic, timeout=_ANSWER).topics[self._topic]
-            if found.error is not None:
-                raise self._failure(found.error, missing=self._is_missing(found.error))
+            topic = self._consumer.list_topics(self._topic, timeout=_ANSWER).topics[self._topic]
+            if topic.error is not None:
+                raise self._failure(topic.error, missing=self._is_missing(topic.error))
             if (
-                len(found.partitions) != self._partitions
+                len(topic.partitions) != self._partitions
             ):  # which the other client would not know of for minutes
                 self._admin.list_topics(self._topic, timeout=_ANSWER)
-                self._partitions = len(found.partitions)
+                self._partitions = len(topic.partitions)
         except self._kafka.KafkaException as error:
             raise self._failure(error) from None
-        return sorted(found.partitions)
+        return sorted(topic.partitions)
 
     def id(self) -> str | None:
         """The topic's id, which another topic of its name would not have; None if the brokers are too old for ids."""
@@ -96,15 +96,15 @@ class TopicOffsets:
         asked = {self._kafka.TopicPartition(self._topic, number): spec for number in partitions}
         try:
             told = self._admin.list_offsets(asked, isolation_level=self._level, request_timeout=_ANSWER)
-            found = {place.partition: int(future.result().offset) for place, future in told.items()}
-            if min(found.values()) < _NOWHERE:  # the client's answer while no broker leads a partition
+            offsets = {place.partition: int(future.result().offset) for place, future in told.items()}
+            if min(offsets.values()) < _NOWHERE:  # the client's answer while no broker leads a partition
                 raise self._kafka.KafkaException(
                     self._kafka.KafkaError(self._kafka.KafkaError.LEADER_NOT_AVAILABLE)
                 )
         except self._kafka.KafkaException as error:
             self._forget_leaders()
             raise self._failure(error) from None
-        return found
+        return offsets
 
     def _forget_leaders(self) -> None:
         """Have the client ask who leads partitions: one that has led before is refused by a broker that was away.
@@ -141,8 +141,8 @@ def topic_id(admin: Any, topic: str) -> str | None:
     """The id that the brokers know a topic by; None if they are too old for ids. Never makes a topic."""
     client: Any = import_module("confluent_kafka")
     asked = admin.describe_topics(client.TopicCollection([topic]), request_timeout=_ANSWER)
-    found = asked[topic].result().topic_id
-    text = "" if found is None else str(found)
+    identity = asked[topic].result().topic_id
+    text = "" if identity is None else str(identity)
     return None if text.strip("A=") == "" else text  # base64 of zeros
 
 

@@ -73,9 +73,9 @@ class KafkaOptions:
         back are found within a second.
         """
         own = {name.replace("_", "."): value for name, value in fixed.items()}
-        given = {name: _value(name, value, error) for name, value in self.given}
+        options = {name: _value(name, value, error) for name, value in self.given}
         basis = {"bootstrap.servers": self.servers, "log_level": 2, "metadata.recovery.strategy": "none"}
-        return {**basis, "reconnect.backoff.max.ms": 1000, **own, **given}
+        return {**basis, "reconnect.backoff.max.ms": 1000, **own, **options}
 
     def without_secrets(self, text: object, error: type[WeftError]) -> str:
         """A text, for example of an error of the client's, in which no secret of these options stands."""
@@ -96,17 +96,17 @@ def kafka_options(
     """
     if not isinstance(servers, str) or not servers.strip():
         raise error(f"{function}: no servers are named", hint='as in weft.kafka("localhost:9092", …)')
-    known, found = _KNOWN[function], dict[str, str]()
-    for given, value in options.items():
-        name = given.replace("_", ".")
-        if name not in known:
-            offered = nearest(given, (*own, *sorted(known)))
-            raise error(f"{function}: there is no option {given!r}, or Weft sets it itself", hint=offered)
+    permitted, checked_options = _KNOWN[function], dict[str, str]()
+    for option, value in options.items():
+        name = option.replace("_", ".")
+        if name not in permitted:
+            offered = nearest(option, (*own, *sorted(permitted)))
+            raise error(f"{function}: there is no option {option!r}, or Weft sets it itself", hint=offered)
         if _is_secret(name) and not is_reference(value):
             hint = f'give "env:NAME" or "file:PATH": where {name} is found when it is needed'
             raise error(f"{function}: {name} is a secret and must not stand in a program", hint=hint)
-        found[name] = str(value).lower() if isinstance(value, bool) else str(value)
-    return KafkaOptions(servers.strip(), tuple(sorted(found.items())))
+        checked_options[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return KafkaOptions(servers.strip(), tuple(sorted(checked_options.items())))
 
 
 def load_client(function: str, error: type[WeftError]) -> Any:

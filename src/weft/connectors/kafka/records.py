@@ -119,10 +119,10 @@ def _arrivals(messages: Sequence[KafkaMessage]) -> Any:
     """When records came, in microseconds since 1970; None if they have no timestamps."""
     places = range(0, len(messages), max(1, len(messages) // _ASKED))
     asked = [(at, *messages[at].timestamp()) for at in dict.fromkeys((*places, len(messages) - 1)) if at >= 0]
-    known = np.array([(at, time * 1000) for at, kind, time in asked if kind], np.int64).reshape(-1, 2)
-    if not known.size:
+    stamps = np.array([(at, time * 1000) for at, kind, time in asked if kind], np.int64).reshape(-1, 2)
+    if not stamps.size:
         return None
-    return np.interp(np.arange(len(messages)), known[:, 0], known[:, 1]).astype(np.int64)
+    return np.interp(np.arange(len(messages)), stamps[:, 0], stamps[:, 1]).astype(np.int64)
 
 
 def _bad_record(message: KafkaMessage, reason: str, origin: Origin) -> BadRecord:
@@ -140,13 +140,13 @@ def _with_tombstones(
     if len(there) == len(values):
         return format_.decode(there, fields)
     places = np.flatnonzero(np.array([value is not None for value in values], np.bool_))
-    found = format_.decode(there, fields)
+    decoded = format_.decode(there, fields)
     row_of = np.full(len(values), -1)
-    row_of[places[found.good]] = np.arange(len(found.good))
-    wrong = {int(places[at]): reason for at, reason in found.wrong.items()}
+    row_of[places[decoded.good]] = np.arange(len(decoded.good))
+    wrong = {int(places[at]): reason for at, reason in decoded.wrong.items()}
     good = np.delete(np.arange(len(values)), list(wrong))
     chosen = pa.array(row_of[good], mask=row_of[good] < 0)
-    return DecodedValues(found.rows.take(chosen), good, wrong)
+    return DecodedValues(decoded.rows.take(chosen), good, wrong)
 
 
 def _columns(
@@ -182,8 +182,8 @@ def _metadata(field: Field, messages: Sequence[KafkaMessage], origin: Origin) ->
 
 def _headers(message: KafkaMessage) -> str | None:
     """The headers of a record as a JSON array of pairs, for there may be several of a name; NULL if it has none."""
-    found = message.headers()
-    if not found:
+    headers = message.headers()
+    if not headers:
         return None
-    shown = [(name, None if value is None else value.decode(errors="replace")) for name, value in found]
+    shown = [(name, None if value is None else value.decode(errors="replace")) for name, value in headers]
     return json.dumps(shown, ensure_ascii=False)

@@ -68,14 +68,14 @@ def registry_options(
     function: str, url: str | None, options: dict[str, Any], error: type[WeftError]
 ) -> RegistryOptions | None:
     """Take what concerns the registry from the options that a user gave to a function, and check it."""
-    given = {name: options.pop(name) for name in list(options) if name.startswith("registry_")}
-    unknown = next((name for name in given if name not in _OPTIONS), None)
+    registry_given = {name: options.pop(name) for name in list(options) if name.startswith("registry_")}
+    unknown = next((name for name in registry_given if name not in _OPTIONS), None)
     if unknown is not None:
         raise error(f"{function}: there is no option {unknown!r}", hint=nearest(unknown, _OPTIONS))
     if url is None:
-        if given:
+        if registry_given:
             raise error(
-                f"{function}: {min(given)} is given, but no registry",
+                f"{function}: {min(registry_given)} is given, but no registry",
                 hint='as in registry="http://localhost:8081"',
             )
         return None
@@ -86,27 +86,31 @@ def registry_options(
         hint = 'give registry_user="…" and registry_password="env:NAME" or "file:PATH"'
         raise error(f"{function}: user and password must not stand in the registry's address", hint=hint)
     for name in _SECRETS:
-        if name in given and not is_reference(given[name]):
+        if name in registry_given and not is_reference(registry_given[name]):
             hint = f'give "env:NAME" or "file:PATH": where {name} is found when it is needed'
             raise error(f"{function}: {name} is a secret and must not stand in a program", hint=hint)
-    if ("registry_user" in given) != ("registry_password" in given) or len(given.keys() & _USERS) > 2:
+    if ("registry_user" in registry_given) != ("registry_password" in registry_given) or len(
+        registry_given.keys() & _USERS
+    ) > 2:
         raise error(
             f"{function}: a registry wants a user with a password, or a token",
             hint="give registry_user and registry_password, or registry_token alone",
         )
-    return RegistryOptions(url.rstrip("/"), tuple(sorted((name, str(one)) for name, one in given.items())))
+    return RegistryOptions(
+        url.rstrip("/"), tuple(sorted((name, str(option)) for name, option in registry_given.items()))
+    )
 
 
-def schema_text(function: str, given: str | Path | None, error: type[WeftError]) -> str | None:
+def schema_text(function: str, schema: str | Path | None, error: type[WeftError]) -> str | None:
     """The text of a schema that was given itself, or as the file that has it."""
-    if given is None or (isinstance(given, str) and given.lstrip()[:1] in ("{", "[", '"')):
-        return given
+    if schema is None or (isinstance(schema, str) and schema.lstrip()[:1] in ("{", "[", '"')):
+        return schema
     try:
-        return Path(given).read_text(encoding="utf-8")
+        return Path(schema).read_text(encoding="utf-8")
     except (OSError, ValueError) as failure:
         told = failure.strerror if isinstance(failure, OSError) else "it is no text"
         raise error(
-            f"{function}: avro_schema: {str(given)[:200]} cannot be read: {told}",
+            f"{function}: avro_schema: {str(schema)[:200]} cannot be read: {told}",
             hint="give the text of a schema, which is JSON, or the file that has it",
         ) from None
 
@@ -142,13 +146,13 @@ class SchemaRegistry:
             if key in _known or time.monotonic() < _unknown.get(key, 0.0):
                 return _known.get(key)
         answer = self._ask(f"/schemas/ids/{number}")
-        found = None if answer is None else self._registered(number, answer)
+        schema = None if answer is None else self._registered(number, answer)
         with _lock:
-            if found is None:
+            if schema is None:
                 _unknown[key] = time.monotonic() + _FORGET
             else:
-                _known[key] = found
-        return found
+                _known[key] = schema
+        return schema
 
     def latest(self, subject: str) -> RegisteredSchema | None:
         """The newest schema of a subject; None if there is no such subject."""
@@ -157,8 +161,8 @@ class SchemaRegistry:
     def versions(self, subject: str) -> list[RegisteredSchema]:
         """All schemas of a subject, the oldest first."""
         numbers = self._ask(f"/subjects/{quote(subject, safe='')}/versions") or []
-        found = (self._version(subject, number) for number in numbers)
-        return [one for one in found if one is not None]
+        versions = (self._version(subject, number) for number in numbers)
+        return [version for version in versions if version is not None]
 
     def register(self, subject: str, kind: str, text: str, *, create: bool = True) -> int:
         """The number of a schema of a subject, which is registered if it is not; or, without ``create``, an error."""
@@ -182,7 +186,7 @@ class SchemaRegistry:
             other = self._version(reference["subject"], reference["version"])
             if other is None:
                 self._refuse(f"schema {number} refers to {reference['subject']}, which it does not know")
-            texts += [one for one in (*other.references, other.text) if one not in texts]
+            texts += [text for text in (*other.references, other.text) if text not in texts]
         return RegisteredSchema(number, answer.get("schemaType") or "AVRO", answer["schema"], tuple(texts))
 
     def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
@@ -216,11 +220,11 @@ class SchemaRegistry:
             self._refuse("its answer is no JSON: is that the address of a schema registry?")
 
     def _authorization(self) -> list[tuple[str, str]]:
-        secrets, given = self.options.secrets(self.error), dict(self.options.given)
+        secrets, options = self.options.secrets(self.error), dict(self.options.given)
         if "registry_token" in secrets:
             return [("Authorization", f"Bearer {secrets['registry_token']}")]
-        if "registry_user" in given:
-            pair = f"{given['registry_user']}:{secrets['registry_password']}"
+        if "registry_user" in options:
+            pair = f"{options['registry_user']}:{secrets['registry_password']}"
             return [("Authorization", f"Basic {base64.b64encode(pair.encode()).decode()}")]
         return []
 
@@ -262,10 +266,10 @@ def _code(failure: HTTPError) -> int:
 
 def _message(text: str) -> str:
     try:
-        found = json.loads(text)["message"]
+        message = json.loads(text)["message"]
     except (ValueError, TypeError, KeyError):
         return ""
-    return " ".join(str(found).split())[:400]
+    return " ".join(str(message).split())[:400]
 
 
 def _told(failure: Exception) -> str:

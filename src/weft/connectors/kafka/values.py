@@ -78,9 +78,9 @@ def raw_values(values: list[bytes], fields: tuple[Field, ...]) -> DecodedValues:
     """The values themselves as the one column; a text must be UTF-8."""
     field = fields[0]
     column = pa.array(values, pa.binary())
-    found = ConvertedColumn(column) if field.type.name == "binary" else as_text(column)
-    bad = np.zeros(len(values), np.bool_) if found.bad is None else found.bad
-    rows = pa.record_batch([found.values], [field.name]).filter(pa.array(~bad))
+    converted = ConvertedColumn(column) if field.type.name == "binary" else as_text(column)
+    bad = np.zeros(len(values), np.bool_) if converted.bad is None else converted.bad
+    rows = pa.record_batch([converted.values], [field.name]).filter(pa.array(~bad))
     return DecodedValues(
         rows, np.flatnonzero(~bad), dict.fromkeys(np.flatnonzero(bad).tolist(), "it is no UTF-8")
     )
@@ -89,19 +89,19 @@ def raw_values(values: list[bytes], fields: tuple[Field, ...]) -> DecodedValues:
 def _as_lines(values: list[bytes], decode: Callable[[bytes], Decoded], target: Target) -> DecodedValues:
     """Decode values as the lines of one file; values that are not one line each are decoded in smaller groups."""
     content = b"\n".join(values)
-    found = decode(content + b"\n") if values else Decoded(no_rows(target))
-    if _one_line_each(content, len(values)) and found.batch.num_rows + len(found.bad) == len(values):
-        wrong = {(record.row or 1) - 1: record.reason for record in found.bad}
-        return DecodedValues(found.batch, np.delete(np.arange(len(values)), list(wrong)), wrong)
+    decoded = decode(content + b"\n") if values else Decoded(no_rows(target))
+    if _one_line_each(content, len(values)) and decoded.batch.num_rows + len(decoded.bad) == len(values):
+        wrong = {(record.row or 1) - 1: record.reason for record in decoded.bad}
+        return DecodedValues(decoded.batch, np.delete(np.arange(len(values)), list(wrong)), wrong)
     if len(values) == 1:
         reason = "it is empty" if not values[0].strip() else "it is more than one record"
         return DecodedValues(no_rows(target), np.zeros(0, np.int64), {0: reason})
     middle = len(values) // 2
-    one, two = _as_lines(values[:middle], decode, target), _as_lines(values[middle:], decode, target)
-    rows = pa.Table.from_batches([one.rows, two.rows]).combine_chunks().to_batches()
-    wrong = {**one.wrong, **{at + middle: reason for at, reason in two.wrong.items()}}
-    good = np.concatenate([one.good, two.good + middle])
-    return replace(one, rows=rows[0] if rows else no_rows(target), good=good, wrong=wrong)
+    first, two = _as_lines(values[:middle], decode, target), _as_lines(values[middle:], decode, target)
+    rows = pa.Table.from_batches([first.rows, two.rows]).combine_chunks().to_batches()
+    wrong = {**first.wrong, **{at + middle: reason for at, reason in two.wrong.items()}}
+    good = np.concatenate([first.good, two.good + middle])
+    return replace(first, rows=rows[0] if rows else no_rows(target), good=good, wrong=wrong)
 
 
 def _one_line_each(content: bytes, count: int) -> bool:
@@ -121,7 +121,7 @@ def framed_avro(
     values: Sequence[bytes], fields: tuple[Field, ...], registry: SchemaRegistry, reader: AvroSchema | None
 ) -> DecodedValues:
     """Values of Avro by the schemas that they name."""
-    joined, found, wrong = join_values(values), list[DecodedValues](), dict[int, str]()
+    joined, decoded, wrong = join_values(values), list[DecodedValues](), dict[int, str]()
     for number, rows in _by_number(joined, wrong):
         schema = registry.schema(number)
         reason = _other_kind(schema, number, "AVRO")
@@ -134,8 +134,8 @@ def framed_avro(
             wrong |= dict.fromkeys(rows.tolist(), f"schema {number}: {error}")
             continue
         of_schema = Values(joined.data, joined.starts[rows] + _HEAD, joined.ends[rows])
-        found.append(_placed(_decoded(decoder, of_schema), rows))
-    return _together(found, wrong, fields)
+        decoded.append(_placed(_decoded(decoder, of_schema), rows))
+    return _together(decoded, wrong, fields)
 
 
 def framed_json(
@@ -150,8 +150,8 @@ def framed_json(
         else:
             wrong |= dict.fromkeys(rows.tolist(), reason)
     places = np.flatnonzero(good)
-    found = json_values([values[at][_HEAD:] for at in places.tolist()], fields)
-    return _together([_placed(found, places)], wrong, fields)
+    decoded = json_values([values[at][_HEAD:] for at in places.tolist()], fields)
+    return _together([_placed(decoded, places)], wrong, fields)
 
 
 def plain_avro(values: Sequence[bytes], fields: tuple[Field, ...], schema: AvroSchema) -> DecodedValues:
@@ -210,8 +210,8 @@ def _column(raw: RawColumn, type_: DataType) -> ConvertedColumn:
         case "boolean":
             return ConvertedColumn(values.cast(kind))
         case "date":
-            found = integers_to(values, DataType("int"))
-            return ConvertedColumn(found.values.view(kind), found.bad, found.raw)
+            converted = integers_to(values, DataType("int"))
+            return ConvertedColumn(converted.values.view(kind), converted.bad, converted.raw)
         case "timestamp":
             return ConvertedColumn(values.view(TIMESTAMP))
         case "string":
@@ -227,7 +227,9 @@ def _decimals(raw: RawColumn, kind: pa.DataType) -> ConvertedColumn:
         return ConvertedColumn(raw.values.cast(kind), raw.bad)
     except pa.ArrowInvalid:
         limit = 10 ** (kind.precision - kind.scale)
-        kept = [one if one is not None and abs(one) < limit else None for one in raw.values.to_pylist()]
+        kept = [
+            value if value is not None and abs(value) < limit else None for value in raw.values.to_pylist()
+        ]
         fits = pa.array(kept, pa.decimal128(38, raw.values.type.scale))
         lost = fits.is_null().to_numpy(False) & raw.values.is_valid().to_numpy(False)
         return ConvertedColumn(fits.cast(kind), lost if raw.bad is None else lost | raw.bad, raw.values)
@@ -241,27 +243,27 @@ def _taken(column: ConvertedColumn, rows: Any) -> ConvertedColumn:
     )
 
 
-def _placed(found: DecodedValues, rows: Any) -> DecodedValues:
+def _placed(decoded: DecodedValues, rows: Any) -> DecodedValues:
     """The same values where they stand among all."""
-    wrong = {int(rows[at]): reason for at, reason in found.wrong.items()}
-    return DecodedValues(found.rows, rows[found.good], wrong)
+    wrong = {int(rows[at]): reason for at, reason in decoded.wrong.items()}
+    return DecodedValues(decoded.rows, rows[decoded.good], wrong)
 
 
 def _together(
-    found: Sequence[DecodedValues], wrong: dict[int, str], fields: tuple[Field, ...]
+    decoded: Sequence[DecodedValues], wrong: dict[int, str], fields: tuple[Field, ...]
 ) -> DecodedValues:
     """All values in their order."""
-    for one in found:
-        wrong |= one.wrong
-    if len(found) == 1:
-        return DecodedValues(found[0].rows, found[0].good, wrong)
-    if not found:
+    for part in decoded:
+        wrong |= part.wrong
+    if len(decoded) == 1:
+        return DecodedValues(decoded[0].rows, decoded[0].good, wrong)
+    if not decoded:
         return DecodedValues(no_rows(Target(Schema(fields))), np.zeros(0, np.int64), wrong)
-    good = np.concatenate([one.good for one in found])
+    good = np.concatenate([part.good for part in decoded])
     order = np.argsort(good, kind="stable")
-    rows = pa.Table.from_batches([one.rows for one in found]).take(pa.array(order)).combine_chunks()
+    rows = pa.Table.from_batches([part.rows for part in decoded]).take(pa.array(order)).combine_chunks()
     batches = rows.to_batches()
-    return DecodedValues(batches[0] if batches else found[0].rows, good[order], wrong)
+    return DecodedValues(batches[0] if batches else decoded[0].rows, good[order], wrong)
 
 
 FORMATS = ("json", "avro", "csv", "raw")
@@ -342,10 +344,10 @@ class ValueFormat:
             decoder = Decoder.make(parse_schema(newest.text, newest.references), fields, reader)
             pairs = zip(fields, decoder.program.sources, strict=True)
             lacking = [field for field, source in pairs if source is None] if reader is None else []
-            for one in registry.versions(subject) if lacking else ():
-                older = Decoder.make(parse_schema(one.text, one.references), tuple(lacking))
-                found = zip(lacking, older.program.sources, strict=True)
-                lacking = [field for field, source in found if source is None]
+            for version in registry.versions(subject) if lacking else ():
+                older = Decoder.make(parse_schema(version.text, version.references), tuple(lacking))
+                sources = zip(lacking, older.program.sources, strict=True)
+                lacking = [field for field, source in sources if source is None]
             if lacking:
                 root = decoder.program.schema.resolve(decoder.program.schema.root)
                 raise missing_column(lacking[0].name, root.fields)

@@ -159,7 +159,7 @@ class RecentSink:
         after = min(newest, after if after >= 0 else newest)
         oldest = kept[0].first if kept else newest + 1
         start = max(after + 1, oldest)
-        parts, room, place = [], most, bisect_left(kept, start, key=lambda one: one.last)
+        parts, room, place = [], most, bisect_left(kept, start, key=lambda batch: batch.last)
         while room > 0 and place < len(kept):
             part = kept[place].table.slice(max(0, start - kept[place].first), room)
             parts.append(part)

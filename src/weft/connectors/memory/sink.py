@@ -57,7 +57,9 @@ class MemorySink:
         with self._lock:
             self._tables = {batch: table for batch, table in self._tables.items() if batch <= last_committed}
             self._bytes = sum(table.nbytes for table in self._tables.values())
-            self._punctuations = {n: one for n, one in self._punctuations.items() if n <= last_committed}
+            self._punctuations = {
+                n: punctuations for n, punctuations in self._punctuations.items() if n <= last_committed
+            }
 
     def begin(self, batch_id: int) -> None:
         """Nothing to prepare."""

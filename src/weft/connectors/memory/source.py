@@ -85,8 +85,8 @@ class TableSource:
 
     def arrived(self, number: int) -> tuple[int, int] | None:
         """When the table of that number came; None if nobody said it."""
-        found = self._arrived.get(number)
-        return None if found is None else (found, found)
+        when = self._arrived.get(number)
+        return None if when is None else (when, when)
 
     def drop(self, numbers: Collection[int]) -> None:
         """Forget tables."""
@@ -97,13 +97,13 @@ class TableSource:
 
 
 def _living(number: int) -> TableSource:
-    found = _LIVE.get(number)
-    if found is None:
+    source = _LIVE.get(number)
+    if source is None:
         raise SourceError(
             "tables in memory can be read in the process that holds them alone",
             hint="write them to files and use weft.files",
         )
-    return found
+    return source
 
 
 class TableCursor:

@@ -52,7 +52,7 @@ def column_type(type_: pa.DataType) -> str:
     """
     if pa.types.is_decimal(type_):
         return f"numeric({type_.precision},{type_.scale})"
-    return next(name for known, name, _ in _TYPES if known == type_)
+    return next(name for kind, name, _ in _TYPES if kind == type_)
 
 
 def wider_types(type_: pa.DataType) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def wider_types(type_: pa.DataType) -> tuple[str, ...]:
     >>> wider_types(pa.int32())
     ('bigint', 'numeric')
     """
-    return next((more for known, _, more in _TYPES if known == type_), ("numeric",))
+    return next((more for kind, _, more in _TYPES if kind == type_), ("numeric",))
 
 
 def copy_text(table: pa.Table) -> bytes:
@@ -92,8 +92,8 @@ def _hex_texts(chunk: pa.BinaryArray) -> pa.StringArray:
     digits[0::2], digits[1::2] = _HEX[used >> 4], _HEX[used & 15]
     starts = pa.array((offsets - offsets[0]) * 2, pa.int32())
     texts = pa.StringArray.from_buffers(len(chunk), starts.buffers()[1], pa.py_buffer(digits))
-    found = pc.binary_join_element_wise(pa.scalar("\\x"), texts, "")
-    return pc.if_else(chunk.is_valid(), found, pa.scalar(None, pa.string()))
+    prefixed = pc.binary_join_element_wise(pa.scalar("\\x"), texts, "")
+    return pc.if_else(chunk.is_valid(), prefixed, pa.scalar(None, pa.string()))
 
 
 _ADDRESS = re.compile(r"(?P<jdbc>jdbc:)?(?P<kind>[a-z][\w.-]*)(?P<driver>\+\w+)?:(?(jdbc)|//)", re.IGNORECASE)
@@ -102,17 +102,17 @@ _TABLES = ("r", "p", "f")  # tables, partitioned and foreign ones, in the words 
 
 def check_address(connection: str) -> None:
     """Refuse the address of another kind of database; what else a connection has to be, the client knows."""
-    found = _ADDRESS.match(connection)
-    if found is None or (kind := found["kind"].lower()) in ("env", "file"):
+    address = _ADDRESS.match(connection)
+    if address is None or (kind := address["kind"].lower()) in ("env", "file"):
         return
     if kind not in ("postgresql", "postgres"):
         raise SinkError(
             f"to_postgres: the connection is to {kind}, and only PostgreSQL can be written to",
             hint="for others use weft.foreach_batch, and note the batch's number in the transaction that adds its rows",
         )
-    if found["jdbc"] or found["driver"]:
+    if address["jdbc"] or address["driver"]:
         raise SinkError(
-            f"to_postgres: a connection that begins with {found[0]} is for another client",
+            f"to_postgres: a connection that begins with {address[0]} is for another client",
             hint="begin it with postgresql://",
         )
 
@@ -139,10 +139,10 @@ def check_table_columns(place: str, schema: pa.Schema, there: Mapping[str, tuple
                 f"to_postgres: the results have a column {column.name}, the table {place} has none",
                 hint=f"its columns are {', '.join(there)}: fit the query to them, or write to another table",
             )
-        wanted, found = column_type(column.type), there[column.name][0]
-        if found not in (wanted, *wider_types(column.type)):
+        wanted, there_type = column_type(column.type), there[column.name][0]
+        if there_type not in (wanted, *wider_types(column.type)):
             raise SinkError(
-                f"to_postgres: column {column.name} of the table {place} has the type {found}, results {wanted}",
+                f"to_postgres: column {column.name} of the table {place} has the type {there_type}, results {wanted}",
                 hint="CAST it in the query, or write to another table",
             )
     needed = [name for name, (_, required) in there.items() if required and name not in schema.names]

@@ -127,8 +127,8 @@ class PostgresSink:
             yield connection
 
     def _is_there(self, connection: Connection[Any]) -> bool:
-        found = connection.execute("SELECT to_regclass(%s)", [self._quoted]).fetchone()
-        return found is not None and found[0] is not None
+        row = connection.execute("SELECT to_regclass(%s)", [self._quoted]).fetchone()
+        return row is not None and row[0] is not None
 
     def _make(self, connection: Connection[Any], schema: pa.Schema) -> None:
         columns = [f"{_quote(column.name)} {column_type(column.type)}" for column in schema]
@@ -140,8 +140,8 @@ class PostgresSink:
         """Refuse a table with other columns, or without a unique index over the key."""
         what = connection.execute(_KIND, [self._quoted] * 4).fetchone()
         check_kind(self.table, *(what or ("", False, False)), merged=bool(self.key))
-        found = connection.execute(_COLUMNS, [self._quoted]).fetchall()
-        check_table_columns(self.table, schema, {name: (kind, needed) for name, kind, needed in found})
+        columns = connection.execute(_COLUMNS, [self._quoted]).fetchall()
+        check_table_columns(self.table, schema, {name: (kind, needed) for name, kind, needed in columns})
         unique = [sorted(names) for (names,) in connection.execute(_KEYS, [self._quoted]).fetchall()]
         if self.key and sorted(self.key) not in unique:
             raise SinkError(
@@ -156,11 +156,11 @@ class PostgresSink:
 
     def _last_batch(self, connection: Connection[Any]) -> int:
         """The last batch of this checkpoint's that the table has; until the transaction ends, nobody else adds one."""
-        mine = [self._application, self.table]
-        connection.execute("INSERT INTO weft_batches VALUES (%s, %s, -1) ON CONFLICT DO NOTHING", mine)
+        writer = [self._application, self.table]
+        connection.execute("INSERT INTO weft_batches VALUES (%s, %s, -1) ON CONFLICT DO NOTHING", writer)
         noted = "SELECT batch FROM weft_batches WHERE application = %s AND target = %s FOR UPDATE"
-        found = connection.execute(noted, mine).fetchone()
-        return -1 if found is None else int(found[0])
+        row = connection.execute(noted, writer).fetchone()
+        return -1 if row is None else int(row[0])
 
     def last_batch(self) -> int:
         """The last batch of this checkpoint's that the table has; -1 without one."""

@@ -85,31 +85,31 @@ class FilesTable:
 
     def _files(self) -> dict[str, FileStatus | ObjectStatus]:
         objects = self.files.objects
-        found: dict[str, FileStatus | ObjectStatus] = {}
+        statuses: dict[str, FileStatus | ObjectStatus] = {}
         if objects is not None:
-            found = {objects.locate(one.name): one for one in objects.look()}
-        if not found and (not os.path.exists(self.files.root) if objects is None else objects.is_empty()):
+            statuses = {objects.locate(status.name): status for status in objects.look()}
+        if not statuses and (not os.path.exists(self.files.root) if objects is None else objects.is_empty()):
             raise SourceError(
                 f"files: there is no {self.files.root} to read a table from", hint="make it, or name another"
             )
         if objects is not None:
-            return found
+            return statuses
         for path in self.files.paths():
             try:
-                found[path] = FileStatus.read(path)
+                statuses[path] = FileStatus.read(path)
             except OSError:
                 continue  # it has just gone
-        return found
+        return statuses
 
     def read(self, version: str) -> Iterator[pa.RecordBatch]:
         """The rows of all files; an error if they are others than those of the version."""
-        found = self._files()
-        if _digest(found) != version:
+        statuses = self._files()
+        if _digest(statuses) != version:
             raise self._changed()
         if self.files.schema is None:
             raise SourceError(f"files: the schema of {self.files.path} is not known yet")
         yield _nothing(self.files.schema)
-        for path, status in sorted(found.items()):
+        for path, status in sorted(statuses.items()):
             for part in self._parts(path, status) if status.size else ():
                 yield _sound(self._read(part, version)).batch
         if _digest(self._files()) != version:
@@ -119,10 +119,10 @@ class FilesTable:
         if isinstance(status, ObjectStatus):
             objects = self.files.objects
             return [] if objects is None else [objects.part(status)]
-        found = parts_of(path, self.files.format, status, _PART_BYTES)
-        if found is None:
+        parts = parts_of(path, self.files.format, status, _PART_BYTES)
+        if parts is None:
             raise self._changed()
-        return found
+        return parts
 
     def _read(self, part: Part, version: str) -> Decoded:
         try:
@@ -141,12 +141,12 @@ class FilesTable:
     def count(self) -> int | None:
         """How many rows the files say that they have."""
         try:
-            found = [self._parts(path, status) for path, status in self._files().items()]
+            of_files = [self._parts(path, status) for path, status in self._files().items()]
         except (SourceError, OSError):
             return None
-        parts: list[Part] = [part for some in found for part in some]
-        known = [part.rows for part in parts if part.rows is not None]
-        return sum(known) if len(known) == len(parts) else None
+        parts: list[Part] = [part for some in of_files for part in some]
+        counts = [part.rows for part in parts if part.rows is not None]
+        return sum(counts) if len(counts) == len(parts) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +187,12 @@ def conformed(table: pa.Table, schema: Schema, name: str) -> pa.RecordBatch:
     return _sound(decode_table(file, target, table)).batch
 
 
-def _sound(found: Decoded) -> Decoded:
-    if found.bad:
+def _sound(rows: Decoded) -> Decoded:
+    if rows.bad:
         raise SourceError(
-            f"a table cannot be read: {found.bad[0]}", hint="repair the record: no row of a table is left out"
+            f"a table cannot be read: {rows.bad[0]}", hint="repair the record: no row of a table is left out"
         )
-    return found
+    return rows
 
 
 def _nothing(schema: Schema) -> pa.RecordBatch:
@@ -201,10 +201,10 @@ def _nothing(schema: Schema) -> pa.RecordBatch:
     return conformed(empty, schema, "no file")
 
 
-def arrow_schema(found: pa.Schema, name: str) -> Schema:
+def arrow_schema(columns: pa.Schema, name: str) -> Schema:
     """The columns of an Arrow table; one of a type that no column can have is refused by name."""
     fields = []
-    for field in found:
+    for field in columns:
         type_ = weft_type(field.type)
         if type_ is None:
             raise SourceError(
@@ -215,7 +215,7 @@ def arrow_schema(found: pa.Schema, name: str) -> Schema:
     return Schema(tuple(fields))
 
 
-def _digest(found: Mapping[str, FileStatus | ObjectStatus]) -> str:
+def _digest(statuses: Mapping[str, FileStatus | ObjectStatus]) -> str:
     """A text that is another whenever a file comes, goes or changes."""
-    told = "\n".join(f"{path}\0{status}" for path, status in sorted(found.items()))
+    told = "\n".join(f"{path}\0{status}" for path, status in sorted(statuses.items()))
     return hashlib.blake2b(told.encode(errors="surrogateescape"), digest_size=8).hexdigest()

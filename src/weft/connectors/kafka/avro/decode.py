@@ -90,7 +90,9 @@ class Decoder:
         program = compile_program(schema, columns, reader)
         missing = [source is None for source in program.sources]
         pairs = zip(columns, missing, strict=True)
-        return cls(program, columns, tuple(_default(reader, one) if gone else None for one, gone in pairs))
+        return cls(
+            program, columns, tuple(_default(reader, column) if gone else None for column, gone in pairs)
+        )
 
 
 def _default(reader: AvroSchema | None, column: Field) -> Any:
@@ -107,13 +109,13 @@ def decode_values(decoder: Decoder, values: Values) -> tuple[list[RawColumn], di
     symbols = b"".join(program.symbols)
     places = np.cumsum([len(values.data), *map(len, program.symbols)], dtype=np.int64)
     data: Bytes = frozen(np.frombuffer(values.data + symbols if symbols else values.data, np.uint8))
-    found, until = np.zeros((width, rows), np.int64), np.zeros((width, rows), np.int64)
+    begins, until = np.zeros((width, rows), np.int64), np.zeros((width, rows), np.int64)
     valid, codes = np.zeros((width, rows), np.bool_), np.zeros((rows, 2), np.int64)
     bounds = (frozen(values.starts), frozen(values.ends))
     tables = (frozen(program.nodes), frozen(program.children), frozen(places))
-    m.decode_records(data, bounds, frozen(program.fields), tables, (found, until, valid), codes)
+    m.decode_records(data, bounds, frozen(program.fields), tables, (begins, until, valid), codes)
     columns = [
-        _column(decoder, number, _Cells(data, found[number], until[number], valid[number]))
+        _column(decoder, number, _Cells(data, begins[number], until[number], valid[number]))
         for number in range(len(decoder.columns))
     ]
     return columns, _wrong(program, codes)
@@ -122,11 +124,11 @@ def decode_values(decoder: Decoder, values: Values) -> tuple[list[RawColumn], di
 def _wrong(program: Program, codes: Array) -> dict[int, str]:
     """Why values are bad, with the field at which that was noticed."""
     rows = np.flatnonzero(codes[:, 0])
-    found = dict[int, str]()
+    reasons = dict[int, str]()
     for row, (code, field) in zip(rows.tolist(), codes[rows].tolist(), strict=True):
         named = f"field {program.names[field]}: " if program.names and code != m.LEFT else ""
-        found[row] = f"not Avro of its schema: {named}{_REASONS[code]}"
-    return found
+        reasons[row] = f"not Avro of its schema: {named}{_REASONS[code]}"
+    return reasons
 
 
 @dataclass(frozen=True, slots=True)

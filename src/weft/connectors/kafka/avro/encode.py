@@ -100,27 +100,29 @@ class Encoder:
         record = schema.resolve(schema.root)
         if record.kind != "record":
             raise AvroError(f"the schema is {record}, and not that of a record")
-        names = [one.name for one in record.fields]
+        names = [field.name for field in record.fields]
         for column in rows.names:
             if column not in names:
                 raise AvroError(f"the schema has no field for column {column}: {nearest(column, names)}")
-        return cls(tuple(_written(schema, one, rows) for one in record.fields), prefix)
+        return cls(tuple(_written(schema, field, rows) for field in record.fields), prefix)
 
 
-def _written(schema: AvroSchema, one: AvroField, rows: pa.Schema) -> _Written:
-    branches, union = schema.branches(one.type), schema.resolve(one.type).kind == "union"
+def _written(schema: AvroSchema, field: AvroField, rows: pa.Schema) -> _Written:
+    branches, union = schema.branches(field.type), schema.resolve(field.type).kind == "union"
     null = next((at for at, branch in enumerate(branches) if branch.kind == "null"), -1)
-    if one.name not in rows.names:
+    if field.name not in rows.names:
         if null < 0:
-            raise AvroError(f"field {one.name} of the schema is no column of the results, and cannot be NULL")
+            raise AvroError(
+                f"field {field.name} of the schema is no column of the results, and cannot be NULL"
+            )
         return _Written("", branches[null], null if union else -1, null)
-    kind = rows.field(one.name).type
+    kind = rows.field(field.name).type
     place = next((at for at, branch in enumerate(branches) if _holds(branch, kind)), None)
     if place is None:
         raise AvroError(
-            f"field {one.name} of the schema is {schema.resolve(one.type)}, and the column {kind}"
+            f"field {field.name} of the schema is {schema.resolve(field.type)}, and the column {kind}"
         )
-    return _Written(one.name, branches[place], place if union else -1, null)
+    return _Written(field.name, branches[place], place if union else -1, null)
 
 
 def _holds(type_: AvroType, kind: pa.DataType) -> bool:
@@ -135,8 +137,8 @@ def _holds(type_: AvroType, kind: pa.DataType) -> bool:
     if type_.logical not in ("", "uuid"):
         return False
     wider = {"int": ("int", "long", "double"), "float": ("float", "double")}
-    found = _TYPES.get(str(kind))
-    return isinstance(found, str) and type_.kind in wider.get(found, (found,))
+    avro_type = _TYPES.get(str(kind))
+    return isinstance(avro_type, str) and type_.kind in wider.get(avro_type, (avro_type,))
 
 
 def encode_rows(encoder: Encoder, rows: pa.RecordBatch) -> Any:
@@ -145,14 +147,14 @@ def encode_rows(encoder: Encoder, rows: pa.RecordBatch) -> Any:
     numbers = np.zeros((len(encoder.fields), count), np.int64)
     valid = np.zeros((len(encoder.fields), count), np.bool_)
     forms, texts = np.zeros((len(encoder.fields), 3), np.int64), list[tuple[Array, Array]]()
-    for place, one in enumerate(encoder.fields):
-        forms[place] = _WRITTEN.get(one.type.kind, _SIZED), one.branch, one.null
-        if one.column:
-            found, text = _numbers(rows.column(one.column), one.type)
-            valid[place] = rows.column(one.column).is_valid().to_numpy(False)
-            if one.null < 0 and not valid[place].all():
-                raise AvroError(f"column {one.column} has a NULL, which its schema does not permit")
-            numbers[place] = found
+    for place, field in enumerate(encoder.fields):
+        forms[place] = _WRITTEN.get(field.type.kind, _SIZED), field.branch, field.null
+        if field.column:
+            values, text = _numbers(rows.column(field.column), field.type)
+            valid[place] = rows.column(field.column).is_valid().to_numpy(False)
+            if field.null < 0 and not valid[place].all():
+                raise AvroError(f"column {field.column} has a NULL, which its schema does not permit")
+            numbers[place] = values
             texts.append(text)
         else:
             texts.append((np.zeros(count + 1, np.int64), np.zeros(0, np.uint8)))
@@ -196,9 +198,9 @@ def _numbers(values: Any, type_: AvroType) -> tuple[Array, tuple[Array, Array]]:
         values = values.view(pa.int32())
     elif pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         values = values.view(pa.int64())
-    found = pc.fill_null(pc.cast(values, pa.int64()), 0).to_numpy(zero_copy_only=False)
+    whole = pc.fill_null(pc.cast(values, pa.int64()), 0).to_numpy(zero_copy_only=False)
     unit = _UNITS[type_.logical.rpartition("-")[2]] if "timestamp-" in type_.logical else 1
-    return (found if unit == 1 else found // unit), none
+    return (whole if unit == 1 else whole // unit), none
 
 
 def _pieces(values: Any) -> tuple[Array, Array]:

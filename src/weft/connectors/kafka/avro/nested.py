@@ -47,7 +47,7 @@ def json_text(schema: AvroSchema, type_: AvroType, data: bytes) -> str | None:
 def _dumped(value: Any) -> str:
     """JSON of Python's values, with all digits of decimals."""
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_dumped(name)}:{_dumped(one)}" for name, one in value.items()) + "}"
+        return "{" + ",".join(f"{_dumped(name)}:{_dumped(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_dumped, value)) + "]"
     if isinstance(value, Decimal):
@@ -88,7 +88,7 @@ class _ValueReader:
             case "union":
                 return self.read(_at(type_.parts, self._long()))
             case "record":
-                return {one.name: self.read(one.type) for one in type_.fields}
+                return {field.name: self.read(field.type) for field in type_.fields}
             case "array":
                 return [self.read(type_.parts[0]) for _ in self._items()]
         return {self._text(): self.read(type_.parts[0]) for _ in self._items()}
@@ -157,26 +157,26 @@ def default_value(schema: AvroSchema, field: AvroField, wanted: DataType) -> Any
     """The default of a field as a scalar that is as wide as a decoded column; None: it has none, or it is NULL."""
     if not field.default or field.default[0] is None:
         return None
-    type_, given = schema.branches(field.type)[0], field.default[0]
+    type_, default = schema.branches(field.type)[0], field.default[0]
     try:
-        return _scalar(type_, given, wanted)
+        return _scalar(type_, default, wanted)
     except (TypeError, ValueError, AttributeError, pa.ArrowException):
         raise AvroError(f"the default of field {field.name} cannot be a {wanted}") from None
 
 
-def _scalar(type_: AvroType, given: Any, wanted: DataType) -> Any:
+def _scalar(type_: AvroType, value: Any, wanted: DataType) -> Any:
     match wanted.name:
         case "string" if type_.kind in ("record", "array", "map"):
-            return pa.scalar(_dumped(given), pa.string())
+            return pa.scalar(_dumped(value), pa.string())
         case "string":
-            return pa.scalar(given.encode(), pa.binary())
+            return pa.scalar(value.encode(), pa.binary())
         case "binary":
-            return pa.scalar(given.encode("latin-1"), pa.binary())
+            return pa.scalar(value.encode("latin-1"), pa.binary())
         case "decimal":
-            number = _decimal(given.encode("latin-1"), type_.scale)
+            number = _decimal(value.encode("latin-1"), type_.scale)
             return pa.scalar(number, pa.decimal128(38, type_.scale))
         case "float" | "double":
-            return pa.scalar(float(given), pa.float64())
+            return pa.scalar(float(value), pa.float64())
         case "timestamp":
-            return pa.scalar(int(given) * _UNITS[type_.logical.rpartition("-")[2]], pa.int64())
-    return pa.scalar(int(given), pa.int64())
+            return pa.scalar(int(value) * _UNITS[type_.logical.rpartition("-")[2]], pa.int64())
+    return pa.scalar(int(value), pa.int64())

@@ -78,11 +78,11 @@ def compile_program(
                 raise AvroError(f"columns {columns[places[place]].name} and {column.name} are the same field")
             places[place] = number
     table = np.full((len(written), 2), -1, np.int64)
-    for place, one in enumerate(written):
+    for place, avro_field in enumerate(written):
         column_of = places.get(place)
         type_ = None if column_of is None else columns[column_of].type
-        table[place] = builder.top(one, type_), -1 if column_of is None else column_of
-    names = tuple(one.name for one in written)
+        table[place] = builder.top(avro_field, type_), -1 if column_of is None else column_of
+    names = tuple(avro_field.name for avro_field in written)
     nodes = np.array(builder.nodes or [(0,) * 5], np.int64)
     children = np.array(builder.children or [0], np.int64)
     return Program(schema, table, nodes, children, tuple(builder.symbols), tuple(sources), names)
@@ -100,7 +100,7 @@ def record_fields(schema: AvroSchema, columns: tuple[Field, ...]) -> tuple[AvroF
 
 def find_field(fields: tuple[AvroField, ...], name: str, aliases: tuple[str, ...] = ()) -> int | None:
     """Where the field of a column is; an `AvroError` if it could be one of several."""
-    names = [one.name for one in fields]
+    names = [field.name for field in fields]
     for wanted in (name, *aliases):
         if wanted in names:
             return names.index(wanted)
@@ -120,12 +120,12 @@ def _aliases(reader: AvroSchema | None, name: str) -> tuple[str, ...]:
 
 def reads_whole(schema: AvroSchema, type_: AvroType, wanted: DataType) -> bool:
     """Whether a column has the JSON of what is nested in a field."""
-    return wanted.name == "string" and any(one.kind in _NESTED for one in schema.branches(type_))
+    return wanted.name == "string" and any(branch.kind in _NESTED for branch in schema.branches(type_))
 
 
 def decimal_scale(schema: AvroSchema, type_: AvroType) -> int:
     """The scale of the decimals of a field: that of the first branch that has one."""
-    return next(one.scale for one in schema.branches(type_) if one.logical == "decimal")
+    return next(branch.scale for branch in schema.branches(type_) if branch.logical == "decimal")
 
 
 @dataclass
@@ -138,20 +138,20 @@ class _Builder:
     symbols: list[bytes] = field(default_factory=list)
     _passed: dict[str, int] = field(default_factory=dict)
 
-    def top(self, one: AvroField, wanted: DataType | None) -> int:
+    def top(self, field: AvroField, wanted: DataType | None) -> int:
         """The node of a field of the record."""
-        type_ = self.schema.resolve(one.type)
+        type_ = self.schema.resolve(field.type)
         if wanted is None:
-            return self._pass_over(one.type)
+            return self._pass_over(field.type)
         if reads_whole(self.schema, type_, wanted):
-            node = self._pass_over(one.type)
+            node = self._pass_over(field.type)
             kind, _, *rest = self.nodes[node]
             return self._add(kind, m.WHOLE, *rest)
         branches = self.schema.branches(type_)
         scale = next((found.scale for found in branches if found.logical == "decimal"), 0)
         made = [self._leaf(branch, wanted, scale) for branch in branches]
         if not any(action > m.NOTHING for _, action, *_ in made) and any(b.kind != "null" for b in branches):
-            told = f"field {one.name} is {_article(type_)}, which cannot be {_article(wanted)}"
+            told = f"field {field.name} is {_article(type_)}, which cannot be {_article(wanted)}"
             raise AvroError(told + _hint(type_, wanted))
         if type_.kind != "union":
             return self._add(*made[0])
@@ -174,7 +174,7 @@ class _Builder:
                 node = self._passed[type_.name]
                 self.nodes[node] = self.nodes[self._pass_over(self.schema.names[type_.name])]
             return self._passed[type_.name]
-        parts = [one.type for one in type_.fields] if type_.kind == "record" else type_.parts
+        parts = [field.type for field in type_.fields] if type_.kind == "record" else type_.parts
         made = [self._pass_over(part) for part in parts]
         if type_.kind in ("union", "record"):
             return self._add(_KINDS[type_.kind], m.REFUSE, *self._range(made))
@@ -214,9 +214,9 @@ def _action(type_: AvroType, wanted: DataType, scale: int) -> tuple[int, int]:
     if name == "decimal":
         fits = logical == "decimal" and type_.scale == scale <= wanted.scale
         return (m.SPAN if fits else m.REFUSE), 1
-    found = _ACTIONS.get(name, {}).get(kind, m.REFUSE)
+    action = _ACTIONS.get(name, {}).get(kind, m.REFUSE)
     unfit = (name == "date" and logical != "date") or (name == "string" and logical == "decimal")
-    return (m.REFUSE if unfit else found), 1
+    return (m.REFUSE if unfit else action), 1
 
 
 def _article(thing: object) -> str:
@@ -234,5 +234,5 @@ def _hint(type_: AvroType, wanted: DataType) -> str:
 
 def missing_column(name: str, fields: tuple[AvroField, ...]) -> AvroError:
     """The error for a column that no schema has."""
-    names: list[Any] = [one.name for one in fields]
+    names: list[Any] = [field.name for field in fields]
     return AvroError(f"column {name} is not in the schema: {nearest(name, names)}")

@@ -88,8 +88,10 @@ class AvroSchema:
 
     def branches(self, type_: AvroType) -> tuple[AvroType, ...]:
         """The types that a value may have: of a union its branches, else the type alone; names are resolved."""
-        found = self.resolve(type_)
-        return tuple(self.resolve(part) for part in found.parts) if found.kind == "union" else (found,)
+        resolved = self.resolve(type_)
+        return (
+            tuple(self.resolve(part) for part in resolved.parts) if resolved.kind == "union" else (resolved,)
+        )
 
 
 def parse_schema(text: str, references: Iterable[str] = ()) -> AvroSchema:
@@ -120,39 +122,39 @@ class _Parser:
 
     names: dict[str, AvroType]
 
-    def parse(self, given: Any, space: str, depth: int) -> AvroType:
+    def parse(self, text: Any, space: str, depth: int) -> AvroType:
         """The type of a piece of JSON, in a namespace."""
         if depth > _DEEPEST:
             raise AvroError("the schema is nested too deeply")
-        if isinstance(given, str):
-            return self._named(given, space)
-        if isinstance(given, list):
-            return self._union(given, space, depth)
-        if not isinstance(given, dict) or "type" not in given:
-            raise AvroError(f"{json.dumps(given)[:80]} is no type")
-        kind = given["type"]
+        if isinstance(text, str):
+            return self._named(text, space)
+        if isinstance(text, list):
+            return self._union(text, space, depth)
+        if not isinstance(text, dict) or "type" not in text:
+            raise AvroError(f"{json.dumps(text)[:80]} is no type")
+        kind = text["type"]
         if not isinstance(kind, str):
             return self.parse(kind, space, depth + 1)
         if kind in ("record", "error", "enum", "fixed"):
-            return self._define(kind, given, space, depth)
+            return self._define(kind, text, space, depth)
         if kind in ("array", "map"):
             inner = "items" if kind == "array" else "values"
-            if inner not in given:
+            if inner not in text:
                 raise AvroError(f"a type {kind} has no {inner!r}")
-            return AvroType(kind, parts=(self.parse(given[inner], space, depth + 1),))
-        return _with_logical(self._named(kind, space), given)
+            return AvroType(kind, parts=(self.parse(text[inner], space, depth + 1),))
+        return _with_logical(self._named(kind, space), text)
 
     def _named(self, name: str, space: str) -> AvroType:
         if name in PRIMITIVES:
             return AvroType(name)
         full = name if "." in name or not space else f"{space}.{name}"
-        found = full if full in self.names else name
-        if found not in self.names:
+        known_name = full if full in self.names else name
+        if known_name not in self.names:
             raise AvroError(f"there is no type {name!r}")
-        return AvroType("named", found)
+        return AvroType("named", known_name)
 
-    def _union(self, given: list[Any], space: str, depth: int) -> AvroType:
-        parts = tuple(self.parse(one, space, depth + 1) for one in given)
+    def _union(self, types: list[Any], space: str, depth: int) -> AvroType:
+        parts = tuple(self.parse(type_, space, depth + 1) for type_ in types)
         if any(part.kind == "union" for part in parts):
             raise AvroError("a union stands directly in a union")
         keys = [part.name if part.name else part.kind for part in parts]
@@ -160,59 +162,69 @@ class _Parser:
             raise AvroError("a union is empty, or has a type twice")
         return AvroType("union", parts=parts)
 
-    def _define(self, kind: str, given: dict[str, Any], space: str, depth: int) -> AvroType:
-        name, inside = _full_name(given, space)
+    def _define(self, kind: str, definition: dict[str, Any], space: str, depth: int) -> AvroType:
+        name, inside = _full_name(definition, space)
         if name in self.names:
             raise AvroError(f"the type {name} is defined twice")
         self.names[name] = AvroType("named", name)  # for fields of its own type
         if kind == "enum":
-            symbols = given.get("symbols")
-            if not isinstance(symbols, list) or not all(isinstance(one, str) for one in symbols):
+            symbols = definition.get("symbols")
+            if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
                 raise AvroError(f"enum {name} has no list of symbols")
             made = AvroType("enum", name, symbols=tuple(symbols))
         elif kind == "fixed":
-            size = given.get("size")
+            size = definition.get("size")
             if not isinstance(size, int) or not 0 <= size < 1 << 31:
                 raise AvroError(f"fixed {name} has no size")
-            made = _with_logical(AvroType("fixed", name, size=size), given)
+            made = _with_logical(AvroType("fixed", name, size=size), definition)
         else:
-            made = AvroType("record", name, fields=self._fields(name, given.get("fields"), inside, depth))
+            made = AvroType(
+                "record", name, fields=self._fields(name, definition.get("fields"), inside, depth)
+            )
         self.names[name] = made
         return AvroType("named", name)
 
-    def _fields(self, record: str, given: Any, space: str, depth: int) -> tuple[AvroField, ...]:
-        if not isinstance(given, list):
+    def _fields(self, record: str, definitions: Any, space: str, depth: int) -> tuple[AvroField, ...]:
+        if not isinstance(definitions, list):
             raise AvroError(f"record {record} has no list of fields")
-        found = list[AvroField]()
-        for one in given:
-            if not isinstance(one, dict) or not isinstance(one.get("name"), str) or "type" not in one:
+        fields = list[AvroField]()
+        for definition in definitions:
+            if (
+                not isinstance(definition, dict)
+                or not isinstance(definition.get("name"), str)
+                or "type" not in definition
+            ):
                 raise AvroError(f"record {record} has a field without a name or a type")
-            default = (one["default"],) if "default" in one else ()
-            aliases = tuple(alias for alias in one.get("aliases") or () if isinstance(alias, str))
-            found.append(AvroField(one["name"], self.parse(one["type"], space, depth + 1), default, aliases))
-        names = [one.name for one in found]
+            default = (definition["default"],) if "default" in definition else ()
+            aliases = tuple(alias for alias in definition.get("aliases") or () if isinstance(alias, str))
+            fields.append(
+                AvroField(
+                    definition["name"], self.parse(definition["type"], space, depth + 1), default, aliases
+                )
+            )
+        names = [definition.name for definition in fields]
         if len(set(names)) < len(names):
             raise AvroError(f"record {record} has a field twice")
-        return tuple(found)
+        return tuple(fields)
 
 
-def _full_name(given: Mapping[str, Any], space: str) -> tuple[str, str]:
+def _full_name(definition: Mapping[str, Any], space: str) -> tuple[str, str]:
     """The name of a named type with its namespace, and the namespace of what it contains."""
-    name, own = given.get("name"), given.get("namespace", space)
+    name, own = definition.get("name"), definition.get("namespace", space)
     if not isinstance(name, str) or not _NAME.fullmatch(name) or not isinstance(own, str):
         raise AvroError(f"{name!r} is no name of a type")
     full = name if "." in name or not own else f"{own}.{name}"
     return full, full.rpartition(".")[0]
 
 
-def _with_logical(type_: AvroType, given: Mapping[str, Any]) -> AvroType:
+def _with_logical(type_: AvroType, definition: Mapping[str, Any]) -> AvroType:
     """The type with the logical one that its annotation names, if that one fits."""
-    logical = given.get("logicalType")
+    logical = definition.get("logicalType")
     if logical not in _LOGICAL.get(type_.kind, ()):
         return type_
     if logical != "decimal":
         return AvroType(type_.kind, type_.name, str(logical), type_.size)
-    precision, scale = given.get("precision"), given.get("scale", 0)
+    precision, scale = definition.get("precision"), definition.get("scale", 0)
     if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision:
         return type_
     return AvroType(type_.kind, type_.name, "decimal", type_.size, precision, scale)
