@@ -23,7 +23,7 @@ from tests.recovery.check import check
 from tests.recovery.moments import is_ending
 from tests.recovery.program import run_case
 from tests.recovery.records import Recorded, RecordedLoop
-from tests.shares import numbers, share_of
+from tests.shares import numbers, quick, share_of
 from weft.connectors.files.parquet_sink import ParquetSink
 from weft.logical.codec import encode
 from weft.runtime.log.checkpoint import Checkpoint
@@ -131,7 +131,7 @@ def breaker(monkeypatch: pytest.MonkeyPatch) -> Breaker:
     return breaker
 
 
-@pytest.mark.parametrize("number", range(share_of(2)))
+@pytest.mark.parametrize("number", quick(range(share_of(2))))
 def test_a_session_that_breaks_off_anywhere_goes_on(
     spark: Any, tmp_path: Path, number: int, breaker: Breaker
 ) -> None:

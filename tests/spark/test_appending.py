@@ -15,6 +15,7 @@ from tests.spark.appending_trials import Trial
 TRIALS = 1  # of each kind
 
 
+@pytest.mark.ci  # it keeps all cores busy
 @pytest.mark.parametrize("execution", ["jobs", "resident", "local"])
 def test_files_appended_under_load_give_the_definition(spark: Any, tmp_path: Path, execution: str) -> None:
     """Under load batches get larger, overlap with commits and follow each other in other orders than on a quiet day."""

@@ -9,6 +9,7 @@ import unicodedata
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from tests.shares import share_of
 from tests.unit.kernels.characters import PLACES, cases, characters, counts, sample
@@ -43,6 +44,7 @@ def differing(spark: Any, texts: list[str], exprs: list[Expr]) -> list[tuple[str
     ]
 
 
+@pytest.mark.ci
 def test_functions_of_texts_are_those_of_spark(spark: Any) -> None:
     """A name would be found by one of the two and not by the other."""
     every = characters()

@@ -82,6 +82,7 @@ def _joined(root: Path, spark: Any = None) -> tuple[weft.Session, weft.PlannedQu
     return session, session.query(text, name="j", sink=weft.to_parquet(root / "out"))
 
 
+@pytest.mark.ci
 def test_a_batch_that_is_repeated_is_seen_once(spark: Any, tmp_path: Path) -> None:
     """Spark would count the results twice of a batch whose session was killed between its two commits."""
     from pyspark.sql.functions import col, window
