@@ -1,23 +1,24 @@
 """A better plan for queries that run, proposed from a snapshot of them (CLASH 7.2.2).
 
 Guarantees: a function of the snapshot, but for the time it may take; it can run in another process. The running plan
-and the new one are priced by the same statistics. The plan proposed costs no more than the one that runs.
+and the new one are priced by the same statistics and, if other queries would share stores than today, both also by what
+was measured of what their filters have in common. The plan proposed costs no more than the one that runs.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from weft.adapting.planner import Planner
 from weft.logical.expr.expression import Expr
 from weft.optimizer.adaptation import is_alike
 from weft.optimizer.expected_cost import shared_cost
-from weft.optimizer.groups.assignment import grouping_gain
 from weft.optimizer.groups.overlap import Estimated, Measured
 from weft.optimizer.reordering import reordered
 from weft.optimizer.space import Options
+from weft.plan.physical.graph import PhysicalGraph
 from weft.plan.physical.lower import lower_workload
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.queries.active import Samples
@@ -52,8 +53,6 @@ class Snapshot:
 class Proposal:
     """A plan, and what it and the running one cost, in seconds of work per second of stream.
 
-    Where other queries share stores than before, ``regrouped`` is the part of the work that this saves by Equation 2 of
-    AJoin, which the cost of plans does not know; else it is None.
     ``beside`` is the cost of the running plan while the stores of the new one are filled; None if they would never have
     all they need. ``same_stores`` is the best plan over the stores there are, with its cost, if that is another one and
     costs less. ``ranks`` is the ranking of predicates. It took ``seconds`` to find the plan.
@@ -67,14 +66,11 @@ class Proposal:
     beside: float | None
     seconds: float
     cause: str = ""
-    regrouped: float | None = None
     same_stores: tuple[WorkloadPlan, float] | None = None
 
     @property
     def gain(self) -> float:
         """The part of the work that the plan saves."""
-        if self.regrouped is not None:
-            return self.regrouped
         return 1 - self.cost_then / self.cost_now if self.cost_now > 0 else 0.0
 
     @property
@@ -90,55 +86,56 @@ def over_same_stores(proposal: Proposal) -> Proposal:
     if proposal.same_stores is None:
         return proposal
     plan, cost = proposal.same_stores
-    return replace(proposal, plan=plan, cost_then=cost, beside=None, regrouped=None, same_stores=None)
+    return replace(proposal, plan=plan, cost_then=cost, beside=None, same_stores=None)
 
 
 def propose(snapshot: Snapshot) -> Proposal:
     """The best plan that is found for running queries, or the one they have."""
     began = time.monotonic()
-    statistics, options = snapshot.statistics, snapshot.options
     running = snapshot.running.without_filling()
-    planner = Planner(options, snapshot.method)
-    plan, ranks = planner.plan_again(running, snapshot.requests, statistics, snapshot.samples)
-    now = shared_cost(lower_workload(running), statistics, options)
-    graph = lower_workload(plan)
-    then = shared_cost(graph, statistics, options)
-    regrouped = _regrouped(snapshot, plan)
-    same_stores = _over_same_stores(snapshot, running, now)
-    if regrouped is None and same_stores is not None and same_stores[1] <= then:
+    planner = Planner(snapshot.options, snapshot.method)
+    plan, ranks = planner.plan_again(running, snapshot.requests, snapshot.statistics, snapshot.samples)
+    regrouped = _groups_of(plan) != _groups_of(running)
+    price = _price_of(snapshot, regrouped)
+    now, then = price(lower_workload(running)), price(lower_workload(plan))
+    if regrouped and then > now:  # other groups do not pay: plan within those there are
+        plan, ranks = planner.plan_again(running, snapshot.requests, snapshot.statistics)
+        price = _price_of(snapshot, regrouped=False)
+        now, then = price(lower_workload(running)), price(lower_workload(plan))
+    same_stores = _over_same_stores(snapshot, running, price, now)
+    if same_stores is not None and same_stores[1] <= then:
         (plan, then), same_stores = same_stores, None
-        graph = lower_workload(plan)
-    elif regrouped is None and then > now:
-        plan, graph, then = running, lower_workload(running), now
+    elif then > now:
+        plan, then = running, now
     beside = None
     if can_be_filled(running, plan):
-        both = lower_workload(running.towards(plan), target=graph)
-        beside = shared_cost(both, statistics, options)
+        beside = price(lower_workload(running.towards(plan), target=lower_workload(plan)))
     taken = time.monotonic() - began
-    given = (running, plan, ranks, now, then, beside, taken, snapshot.cause, regrouped, same_stores)
-    return Proposal(*given)
+    return Proposal(running, plan, ranks, now, then, beside, taken, snapshot.cause, same_stores)
+
+
+def _price_of(snapshot: Snapshot, regrouped: bool) -> Callable[[PhysicalGraph], float]:
+    """What graphs cost; where queries are ``regrouped``, also by what their filters have in common."""
+    samples, part = snapshot.samples, None
+    if regrouped and samples is not None:
+        queries = {answer.name: answer.query for answer in snapshot.running.answers}
+        part = Measured(samples.names, samples.sets, Estimated(queries, snapshot.statistics)).part
+    return lambda graph: shared_cost(graph, snapshot.statistics, snapshot.options, part)
+
+
+def _groups_of(plan: WorkloadPlan) -> dict[str, str]:
+    return {answer.name: plan.group_of(answer.name) for answer in plan.answers}
 
 
 def _over_same_stores(
-    snapshot: Snapshot, running: WorkloadPlan, now: float
+    snapshot: Snapshot, running: WorkloadPlan, price: Callable[[PhysicalGraph], float], now: float
 ) -> tuple[WorkloadPlan, float] | None:
     """The best plan over the stores there are, and its cost; None if that is the running plan or costs no less."""
-    statistics, options = snapshot.statistics, snapshot.options
+    options = snapshot.options
     if any(request.strategy for request in snapshot.requests.values()) or options.strategy != "auto":
         return None  # users have chosen the probe orders
-    plan = reordered(running, statistics, options)
+    plan = reordered(running, snapshot.statistics, options)
     if is_alike(plan, running):
         return None
-    cost = shared_cost(lower_workload(plan), statistics, options)
+    cost = price(lower_workload(plan))
     return (plan, cost) if cost < now else None
-
-
-def _regrouped(snapshot: Snapshot, plan: WorkloadPlan) -> float | None:
-    """What other groups of queries save by what their filters have in common; None if the groups are the same."""
-    samples, running = snapshot.samples, snapshot.running
-    before, after = ({a.name: one.group_of(a.name) for a in one.answers} for one in (running, plan))
-    if samples is None or before == after:
-        return None
-    queries = {answer.name: answer.query for answer in plan.answers}
-    overlap = Measured(samples.names, samples.sets, Estimated(queries, snapshot.statistics))
-    return grouping_gain(queries, before, after, overlap, snapshot.statistics)

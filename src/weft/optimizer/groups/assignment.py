@@ -22,7 +22,7 @@ from weft.optimizer.groups.overlap import Overlap
 from weft.optimizer.joint.space.storage import is_within, least_storage
 from weft.stats.statistics import Statistics
 
-__all__ = ["LEAST_GAIN", "assigned_groups", "grouping_gain", "revised_groups", "separate_groups"]
+__all__ = ["LEAST_GAIN", "assigned_groups", "revised_groups", "separate_groups"]
 
 # Groups are revised if that saves at least this part of their cost; by less, they would change back and forth.
 LEAST_GAIN = 0.1
@@ -113,19 +113,6 @@ def revised_groups(
     if found == before or not _fits(_members(found).values(), queries, statistics, budget):
         return None
     return {name: found[name] for name in queries}
-
-
-def grouping_gain(
-    queries: Mapping[str, Query],
-    before: Mapping[str, str],
-    after: Mapping[str, str],
-    overlap: Overlap,
-    statistics: Statistics,
-) -> float:
-    """The part of their cost, by Equation 2, that queries save in other groups than before."""
-    costs = SharingCosts(queries, overlap, statistics)
-    old, new = (costs.total([tuple(names) for names in _members(one).values()]) for one in (before, after))
-    return 1 - new / old if old > 0 else 0.0
 
 
 # -- Moving queries between groups -------------------------------------------------------------------------------------
