@@ -8,8 +8,9 @@ are set aside is a field of `TupleCounts`, and the line where a task counts it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import astuple, dataclass, fields, replace
-from operator import add, sub
+from dataclasses import dataclass, fields
+from operator import add, attrgetter, sub
+from typing import Any
 
 from weft.logical.codec import compact
 
@@ -30,18 +31,15 @@ class TupleCounts:
     malformed: int = 0
 
     def __add__(self, other: TupleCounts) -> TupleCounts:
-        return TupleCounts(*map(add, self._counts(), other._counts()))
+        return TupleCounts(*map(add, _counts_of(self), _counts_of(other)))
 
     def __sub__(self, other: TupleCounts) -> TupleCounts:
-        return TupleCounts(*map(sub, self._counts(), other._counts()))
-
-    def _counts(self) -> tuple[int, ...]:
-        return tuple(getattr(self, name) for name in _COUNTS)
+        return TupleCounts(*map(sub, _counts_of(self), _counts_of(other)))
 
     @property
     def counts(self) -> TupleCounts:
         """The counts alone."""
-        return TupleCounts(*self._counts())
+        return TupleCounts(*_counts_of(self))
 
     @property
     def set_aside(self) -> dict[str, int]:
@@ -50,6 +48,7 @@ class TupleCounts:
 
 
 _COUNTS = tuple(one.name for one in fields(TupleCounts))
+_counts_of: Callable[[TupleCounts], tuple[int, ...]] = attrgetter(*_COUNTS)
 
 # Why tuples are set aside, in the order in which the reasons are shown.
 REASONS = tuple(name for name in _COUNTS if name != "rows")
@@ -68,11 +67,14 @@ class InputFigures(TupleCounts):
     behind: int = 0
 
     def __add__(self, other: TupleCounts) -> InputFigures:
-        sums = InputFigures(*map(add, self._counts(), other._counts()))
-        if not isinstance(other, InputFigures):
-            return replace(sums, oldest=self.oldest, newest=self.newest, behind=self.behind)
-        oldest, newest = _of_both(min, self.oldest, other.oldest), _of_both(max, self.newest, other.newest)
-        return replace(sums, oldest=oldest, newest=newest, behind=self.behind + other.behind)
+        more = other if isinstance(other, InputFigures) else InputFigures(*_counts_of(other))
+        both: tuple[Any, ...] = (
+            *map(add, _counts_of(self), _counts_of(more)),
+            _of_both(min, self.oldest, more.oldest),
+            _of_both(max, self.newest, more.newest),
+            self.behind + more.behind,
+        )
+        return InputFigures(*both)
 
 
 def _of_both(pick: Callable[[int, int], int], some: int | None, other: int | None) -> int | None:
@@ -82,6 +84,7 @@ def _of_both(pick: Callable[[int, int], int], some: int | None, other: int | Non
     return pick(some, other)
 
 
+@compact
 @dataclass(frozen=True, slots=True)
 class StepFigures:
     """How many tuples probed over an edge, and how many matches they found.
@@ -94,7 +97,9 @@ class StepFigures:
     copies: int = 0
 
     def __add__(self, other: StepFigures) -> StepFigures:
-        return StepFigures(*map(add, astuple(self), astuple(other)))
+        return StepFigures(
+            self.probes + other.probes, self.matches + other.matches, self.copies + other.copies
+        )
 
     @property
     def tuples(self) -> int:

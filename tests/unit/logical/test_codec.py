@@ -31,6 +31,15 @@ class Short:
     pairs: tuple[Pair, ...] = ()
 
 
+@compact
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A dataclass of numbers alone."""
+
+    low: int
+    high: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Label:
     """A class that is a text."""
@@ -118,6 +127,7 @@ def test_an_older_form_is_read() -> None:
 def test_a_newer_form_is_read() -> None:
     """A field that the class does not have is passed over."""
     assert decode(Whole, {"number": 3, "colour": "red"}) == Whole(3)
+    assert decode(Plain, [3, 4, "red"]) == Plain(3, 4)
 
 
 def test_what_does_not_say_what_it_is_is_refused() -> None:

@@ -63,7 +63,7 @@ class InputRead:
         dealt: dict[str, dict[int, int]] = {}
         for report in reports:
             for alias, figures in report.inputs.items():
-                inputs[alias] = inputs.get(alias, InputFigures()) + figures
+                inputs[alias] = inputs[alias] + figures if alias in inputs else figures
                 counts.setdefault(alias, {})[report.task] = figures.rows
             for alias, sets in report.query_sets.items():
                 sample = samples.setdefault(alias, {})
