@@ -255,6 +255,7 @@ CALLS = (
     of("to_recent"),
     of("uniform", count=3),
     of("zipf", count=3),
+    method(session, "analysis"),
     method(session, "await_termination"),
     method(session, "backlog"),
     method(session, "batches_after", number=0),

@@ -79,21 +79,32 @@ def explain(
     strategy: Annotated[Strategy | None, typer.Option(help="Plan by this strategy.")] = None,
     probe_orders: Annotated[ProbeOrders | None, typer.Option(help="How to choose probe orders.")] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Show all strategies side by side.")] = False,
+    analyze: Annotated[
+        bool, typer.Option("--analyze", help="Show where time and memory went in the last batches.")
+    ] = False,
     format: Annotated[Format, typer.Option(help="How to show the plan.")] = Format.TEXT,  # noqa: A002
     as_json: AsJson = False,
     no_functions: NoFunctions = False,
 ) -> None:
     """Show the plan of every query of a pipeline, with expected rates and costs.
 
-    The Python modules that the file names under "functions" are imported, which runs their code.
+    The Python modules that the file names under "functions" are imported, which runs their code. With --analyze, the
+    checkpoint of the pipeline is read, whether or not it runs: what each step of the last batches cost, and a bill for
+    each query.
     """
-    from weft.service.commands.explain import notes_on, plan_queries, plans_json, plans_text
+    from weft.service.commands.explain import analysis_of, notes_on, plan_queries, plans_json, plans_text
     from weft.service.pipeline import load_pipeline
 
     format = _format(format, Format.JSON, as_json)  # noqa: A001
     if compare and format is not Format.TEXT:
         raise ConfigError(f"--compare is a text, not {format.value}", hint="leave out --compare or --format")
     pipeline = load_pipeline(file, functions=not no_functions)
+    if analyze:
+        if compare or format is Format.MERMAID:
+            raise ConfigError("--analyze is of what ran", hint="leave out --compare and --format mermaid")
+        analysis = analysis_of(pipeline, query)
+        typer.echo(json.dumps(analysis.to_dict()) if format is Format.JSON else str(analysis))
+        return
     options = {"strategy": strategy, "probe_orders": probe_orders}
     chosen = {name: value.value for name, value in options.items() if value is not None}
     pipeline.session.options = replace(pipeline.session.options, **chosen)

@@ -29,6 +29,7 @@ from weft.plan.show.observation import Observation
 from weft.plan.show.shared import filling_text, shared_text
 from weft.plan.show.svg import picture
 from weft.ports.sink import Sink
+from weft.runtime.observe.analysis import Analysis
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.observations import observed
 from weft.runtime.observe.progress import QueryProgress, progress_html
@@ -52,6 +53,9 @@ class Owner(Protocol):
 
     def graph_of(self, name: str) -> PhysicalGraph:
         """The graph that answers a query, under its author's names, with what is expected of every step."""
+
+    def analysis(self) -> Analysis:
+        """Where time and memory went, step by step and query by query."""
 
     def stop_query(self, name: str) -> None:
         """Run a query no longer."""
@@ -105,8 +109,13 @@ class PlannedQuery:
         return calls_of(self.query, self.session.statistics)
 
     @checked(ConfigError)
-    def explain(self, observed: Observation | None = None) -> str:
-        """The plan as text: stores, probe orders, expected rates and costs, beside what was observed of them."""
+    def explain(self, observed: Observation | None = None, *, analyze: bool = False) -> str:
+        """The plan as text: stores, probe orders, expected rates and costs, beside what was observed of them.
+
+        With ``analyze``, it is where the query's time and memory went: its steps, the costliest first, and its bill.
+        """
+        if analyze:
+            return str(self.session.analysis().of(self.name))
         given = (self.graph, self.name, self.strategy, observed, self.query, self.calls, self.ordering)
         return "".join((explain(*given), *(f"  {note}\n" for note in self.notes)))
 

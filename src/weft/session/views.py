@@ -25,6 +25,7 @@ from weft.plan.physical.part import part_of
 from weft.plan.physical.rules import ProbeRule
 from weft.plan.show.explain import compare
 from weft.runtime.log.totals import Totals
+from weft.runtime.observe.analysis import Analysis, analyse
 from weft.runtime.observe.plan_changes import PlanChange, history_text
 from weft.runtime.observe.progress import OwnProgress, QueryProgress, failure_of, progress_of
 from weft.runtime.observe.recent_statistics import RecentStatistics
@@ -271,14 +272,32 @@ class SessionViews:
         known = {stream.name: TableProgress(stream.name) for stream in self.catalog.streams if stream.table}
         return {**known, **(self._last_run.loop.tables.progress() if self._last_run is not None else {})}
 
-    def explain(self) -> str:
+    @checked(ConfigError)
+    def explain(self, *, analyze: bool = False) -> str:
         """The plans of all queries: what is expected of every step and, once it has run, what was observed.
 
-        Before the start, this is what the queries with a sink will run by, all together. Tables come last.
+        Before the start, this is what the queries with a sink will run by, all together. Tables come last. With
+        ``analyze``, it is where their time and memory went since they run by this plan: `analysis` as text.
         """
+        if analyze:
+            return str(self.analysis())
         plans = explain_queries(self.queries, self.shared_graph, self._graphs.observed_batches())
         texts = (plans, history_text(self.plan_history), tables_text(self.tables.values()))
         return "\n".join(text for text in texts if text)
+
+    def analysis(self) -> Analysis:
+        """Where time and memory went since the queries run by this plan: every step, and a bill for each query.
+
+        The bills add up to what was measured; what queries share is divided among them (`Analysis` says how).
+        """
+        history = self._graphs.loop.history if self._graphs.loop is not None else None
+        batches = (
+            [] if history is None else [one for one in history.batches if history.is_committed(one[1].number)]
+        )
+        graph = history.graphs.get(batches[-1][0]) if history is not None and batches else None
+        if graph is None:
+            raise ConfigError("no batch has run yet", hint="start() the session, or run_available()")
+        return analyse(graph, [metrics for number, metrics in batches if number == batches[-1][0]])
 
     @property
     def shared_graph(self) -> PhysicalGraph | None:

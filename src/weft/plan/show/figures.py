@@ -44,6 +44,7 @@ _FIGURES = (
         "seconds",
     ),
     *("µs/row", "lets through", "value", "batches ago", "seconds ago", "evidence"),
+    *("rows in", "rows out", "of all", "state, bytes", "busiest task"),
     *("of best", "hops", "stored", "probes/s", "shipped/s", "latency"),
 )
 

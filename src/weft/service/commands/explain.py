@@ -16,12 +16,13 @@ from weft.logical.query.horizon import is_time_bound
 from weft.logical.query.query import Query
 from weft.plan.physical.graph import CODEC
 from weft.plan.show.shared import shared_text
+from weft.runtime.observe.analysis import Analysis, analyse_checkpoint
 from weft.service.pipeline import Pipeline
 from weft.session.planned_query import PlannedQuery
 from weft.session.session import Session
 from weft.stats.statistics import predicate_name
 
-__all__ = ["notes_on", "plan_queries", "plans_json", "plans_text", "unused_statistics"]
+__all__ = ["analysis_of", "notes_on", "plan_queries", "plans_json", "plans_text", "unused_statistics"]
 
 
 def plan_queries(pipeline: Pipeline, only: str | None) -> list[PlannedQuery]:
@@ -38,6 +39,17 @@ def plan_queries(pipeline: Pipeline, only: str | None) -> list[PlannedQuery]:
         else:
             shown += [planned] if only in (None, name) else []
     return shown
+
+
+def analysis_of(pipeline: Pipeline, only: str | None) -> Analysis:
+    """Where the time and memory of the last batches went, as the pipeline's checkpoint has it; it is only read."""
+    if pipeline.checkpoint is None:
+        raise ConfigError("the pipeline has no checkpoint", hint="add checkpoint: DIRECTORY, and run it")
+    analysis = analyse_checkpoint(pipeline.checkpoint)
+    names = [bill.query for bill in analysis.bills]
+    if only is not None and only not in names:
+        raise ConfigError(f"no query {only!r} has run lately", hint=nearest(only, names))
+    return analysis if only is None else analysis.of(only)
 
 
 def plans_json(planned: PlannedQuery | list[PlannedQuery]) -> str:
