@@ -28,9 +28,7 @@ HOUSE = House(CODE)
 # Folders of more than a dozen modules that still want rooms.
 CROWDED = {
     "weft.runtime.hop",
-    "weft.runtime.loop",
     "weft.runtime.spark",
-    "weft.runtime.wire",
     "weft.session",
 }
 
@@ -41,34 +39,22 @@ ALONE = {
 
 # Those that still belong into their neighbours.
 FRAGMENTS = {
-    "weft.runtime.loop.blocked_streams",
-    "weft.runtime.loop.delivery",
-    "weft.runtime.loop.derived_marks",
-    "weft.runtime.loop.latencies",
-    "weft.runtime.loop.marks",
-    "weft.runtime.loop.measuring",
-    "weft.runtime.loop.stream_changes",
-    "weft.runtime.output.spill",
-    "weft.runtime.wire.values_sampled",
     "weft.service.bench",
     "weft.service.hub.planning_lanes",
     "weft.service.maven",
     "weft.service.page.history",
     "weft.service.page.state",
-    "weft.session.display",
     "weft.session.request",
     "weft.testing.reference_functions",
 }
 
 # Public classes of one name that still want names of their own.
 TWICE = {
-    "BadRecord",
     "Client",
     "Guard",
     "Histogram",
     "Limits",
     "Matches",
-    "Output",
     "Packed",
     "Results",
     "Source",
