@@ -281,11 +281,9 @@ def _of_dataclass(kind: type) -> _Shape:
 
     def read(data: Any) -> Any:
         if isinstance(data, list | tuple):
-            return kind(
-                *(step(one) for step, one in zip(in_order, data, strict=False))
-                if reads
-                else data[: len(names)]
-            )
+            if not reads:
+                return kind(*data[: len(names)])
+            return kind(*(step(one) for step, one in zip(in_order, data, strict=False)))
         given = dict(data) if known.issuperset(data) else {name: data[name] for name in data if name in known}
         for name, step in reads:
             if name in given:
