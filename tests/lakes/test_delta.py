@@ -234,6 +234,7 @@ def test_it_is_made_again_as_it_was(tmp_path: Path) -> None:
     assert content(tmp_path / "t") == expected([1, 2, 3])
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("seed", seeds(1))
 def test_a_session_that_is_killed_adds_every_result_once(seed: int, tmp_path: Path) -> None:
     """The whole way, with `kill -9` at random moments."""

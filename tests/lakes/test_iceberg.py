@@ -147,6 +147,7 @@ def test_it_is_made_again_without_its_secrets(place: str, monkeypatch: pytest.Mo
     assert "s3cret" not in str(caught.value)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("seed", seeds(1))
 def test_a_session_that_is_killed_adds_every_result_once(seed: int, place: str, tmp_path: Path) -> None:
     """The whole way, with `kill -9` at random moments."""

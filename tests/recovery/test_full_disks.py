@@ -139,6 +139,7 @@ def test_a_full_disk_under_the_checkpoint_is_named_and_loses_nothing(disk: Path,
     assert content(tmp_path / "out", "parquet") == Counter(range(2 * ROWS))
 
 
+@pytest.mark.ci
 def test_the_command_line_says_that_a_query_is_suspended(disk: Path, tmp_path: Path) -> None:
     """A script that looks at the exit code must not take half of the results for all of them."""
     write(tmp_path, 0)

@@ -73,6 +73,7 @@ def die_and_go_on(seed: int, live: Callable[[str], int], kills: int) -> list[str
     return ends
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("seed", seeds(4))
 def test_killed_in_this_machine(seed: int, tmp_path: Path) -> None:
     """A lookup would mix versions, or a result of an inner query would be lost or come twice."""
