@@ -139,7 +139,8 @@ def test_the_dashboard_asks_for_labels_that_there_are(hub: SessionHub, here: Pla
             for label in group.split(",")
         } | set(re.findall(r"\{\{(\w+)\}\}", target.get("legendFormat", "")))
         there = set().union(*(labels.get(name, set()) for name in names))
-        assert wanted <= there | {"le"}, (target["expr"], wanted - there)
+        if any(name in labels for name in names):  # a plan that has not changed has no sample
+            assert wanted <= there | {"le"}, (target["expr"], wanted - there)
     assert content["templating"]["list"][0]["type"] == "datasource"
     assert all(panel["datasource"]["uid"] == "${datasource}" for panel in content["panels"])
 
