@@ -69,7 +69,7 @@ class Topics:
     @staticmethod
     def _done(futures: Mapping[Any, Any]) -> None:
         for future in futures.values():
-            future.result(30)
+            future.result(60)
 
     def write(self, topic: str, values: Sequence[bytes | None], partition: int = 0, **message: Any) -> None:
         """Add records to a partition."""
@@ -104,7 +104,7 @@ class Topics:
         settings: dict[str, Any] = {"bootstrap.servers": self.address, "group.id": "tests", "log_level": 2}
         more = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "enable.partition.eof": True}
         consumer = Consumer({**settings, **more})
-        numbers = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        numbers = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, 0) for number in numbers])
         found, ended = list[Message](), set[int | None]()
         while len(ended) < len(numbers):
@@ -125,6 +125,6 @@ class Topics:
     def committed(self, topic: str, group: str, partition: int = 0) -> int:
         """The offset that a consumer group has committed."""
         consumer = Consumer({"bootstrap.servers": self.address, "group.id": group, "log_level": 2})
-        found = consumer.committed([TopicPartition(topic, partition)], timeout=30)[0].offset
+        found = consumer.committed([TopicPartition(topic, partition)], timeout=60)[0].offset
         consumer.close()
         return int(found)

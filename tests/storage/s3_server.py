@@ -85,7 +85,7 @@ def environment(url: str) -> dict[str, str]:
 
 def make_bucket(url: str, name: str) -> None:
     """Make a bucket."""
-    with urllib.request.urlopen(urllib.request.Request(f"{url}/{name}", method="PUT"), timeout=20):
+    with urllib.request.urlopen(urllib.request.Request(f"{url}/{name}", method="PUT"), timeout=60):
         pass
 
 

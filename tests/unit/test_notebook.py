@@ -234,7 +234,7 @@ class TestWatching:
         session.start()
         watch = session.watch(every=0.01)
         assert repr(watch) == "<Watch: live; stop() ends it>"
-        assert updated.wait(10)
+        assert updated.wait(60)
         watch.stop()
         count = len(updates)
         assert 'class="weft-graph"' in updates[-1]
