@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from weft.logical.expr.expression import Column
 from weft.logical.schema import DataType
-from weft.runtime.hop.sampling import sample_column
+from weft.runtime.hop.admission import sample_column
 from weft.stats.sampling.attributes import Attribute, JoinAttribute
 from weft.stats.sampling.estimates import Between, comparison, distinct_count
 from weft.stats.sampling.sampled import equality

@@ -23,7 +23,8 @@ from benchmarks._joins import JOINS, KEYS, RATE, Join
 from benchmarks._progress import wait_for_weft
 
 import weft
-from weft.runtime.hop import probing, projection
+from weft.runtime.hop import interpret as probing
+from weft.runtime.hop import projection
 from weft.runtime.hop.latency import LatencyCounts
 from weft.runtime.loop import loop
 from weft.runtime.loop.batch import committer as committing

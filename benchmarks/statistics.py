@@ -30,8 +30,7 @@ from benchmarks._race import percentile
 from rich.table import Table
 
 import weft
-from weft.runtime.hop.admit import admit
-from weft.runtime.hop.sampling import EVERY, sample_values
+from weft.runtime.hop.admission import EVERY, admit, sample_values
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.wire.reports import ReadReport
 

@@ -27,14 +27,12 @@ HOUSE = House(CODE)
 
 # Folders of more than a dozen modules that still want rooms.
 CROWDED = {
-    "weft.runtime.hop",
-    "weft.runtime.spark",
     "weft.session",
 }
 
 # Small modules that only a neighbour imports, and why they stand by themselves nevertheless.
 ALONE = {
-    "weft.runtime.spark.shipped": "it is sent to executors as a file of its own",
+    "weft.runtime.spark.executor_init": "it is sent to executors as a file of its own",
 }
 
 # Those that still belong into their neighbours.
@@ -53,8 +51,6 @@ TWICE = {
     "Client",
     "Guard",
     "Histogram",
-    "Limits",
-    "Matches",
     "Packed",
     "Results",
     "Source",

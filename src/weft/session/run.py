@@ -79,7 +79,7 @@ def run(config: RunConfig, settings: Settings, queries: Queries, *, available_no
     executor = executor_for(config.spark, settings.execution, config.partitions, tasks, limit)
     _check_frames(config, settings)
     if config.spark is not None and settings.execution != "local":
-        from weft.runtime.spark.stores import (
+        from weft.runtime.spark.executor_setup import (
             check_stores,  # loaded while Java starts, this module needs no Spark
         )
 
@@ -199,7 +199,7 @@ def executor_for(
     if execution == "local" or spark is None:
         return LocalExecutor(partitions)
     from weft.runtime.spark.jobs import JobsExecutor  # loaded while Java starts, this module needs no Spark
-    from weft.runtime.spark.resident import Place, ResidentExecutor, fits, place_on_cluster
+    from weft.runtime.spark.resident import DriverAddress, ResidentExecutor, fits, place_on_cluster
     from weft.runtime.spark.session import is_on_one_machine, own_session
 
     alone, why = is_on_one_machine(spark), fits(spark, tasks)
@@ -212,7 +212,7 @@ def executor_for(
         if execution == "auto":
             _LOG.info("batches run as jobs of Spark: %s", why)
         return JobsExecutor(own_session(spark), tasks, limit)
-    place = Place() if alone else place_on_cluster(spark)
+    place = DriverAddress() if alone else place_on_cluster(spark)
     return ResidentExecutor(own_session(spark), tasks, portable_description, place, limit)
 
 

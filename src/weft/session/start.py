@@ -81,9 +81,11 @@ def _spark_for(settings: Settings) -> SparkSession | None:
     """The Spark session that batches run on, its Python workers on their way; None: batches run in this process."""
     if settings.execution == "local":
         return None
-    from weft.runtime.spark.java_death import naming_java_death
-    from weft.runtime.spark.session import create_spark  # only running needs Spark
-    from weft.runtime.spark.shipping import ship_weft
+    from weft.runtime.spark.executor_setup import ship_weft
+    from weft.runtime.spark.session import (
+        create_spark,  # only running needs Spark
+        naming_java_death,
+    )
     from weft.runtime.spark.workers import check_workers, start_workers
 
     with _loading_modules(), naming_java_death(settings.spark):

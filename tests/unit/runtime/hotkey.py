@@ -20,8 +20,7 @@ from weft.connectors.files.parquet_sink import to_parquet
 from weft.logical.codec import encode
 from weft.optimizer.cost import DEFAULT_WEIGHTS
 from weft.optimizer.space import Options
-from weft.runtime.hop.admit import admit
-from weft.runtime.hop.entering import route_input
+from weft.runtime.hop.admission import admit, route_input
 from weft.runtime.hop.interpret import run_hop
 from weft.runtime.hop.limits import TaskLimits
 from weft.runtime.hop.outcome import HopOptions, Outcome

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.runtime.joins import SECOND, graph, v
 from weft.errors import CatalogError
-from weft.runtime.hop.admit import admit, numbered
+from weft.runtime.hop.admission import admit, numbered
 from weft.runtime.program.executable import ExecutableGraph
 from weft.stats.input_figures import InputFigures
 

@@ -20,8 +20,7 @@ from weft.kernels.expr.user_functions import Function, calling
 from weft.logical.codec import encode
 from weft.logical.query.canonical import canonical
 from weft.plan.physical.lower import lower_workload
-from weft.runtime.hop.admit import admit
-from weft.runtime.hop.entering import route_input
+from weft.runtime.hop.admission import admit, route_input
 from weft.runtime.hop.interpret import run_hop
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.observe.batch_statistics import measured

@@ -15,8 +15,7 @@ from weft.bucket.bucket import Bucket
 from weft.bucket.codec import read, write
 from weft.errors import PlanError
 from weft.logical.codec import decode, encode
-from weft.runtime.hop.admit import admit
-from weft.runtime.hop.entering import route_input
+from weft.runtime.hop.admission import admit, route_input
 from weft.runtime.hop.interpret import run_hop
 from weft.runtime.hop.outcome import Parcel
 from weft.runtime.model.batch_order import BatchOrder, Count

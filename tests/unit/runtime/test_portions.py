@@ -22,8 +22,7 @@ from tests.shares import share_of
 from tests.unit.runtime import hotkey
 from weft.connectors.files.parquet_sink import ParquetSink
 from weft.errors import QueryError, SinkError
-from weft.runtime.hop.admit import admit
-from weft.runtime.hop.entering import route_input
+from weft.runtime.hop.admission import admit, route_input
 from weft.runtime.hop.interpret import run_hop
 from weft.runtime.hop.limits import PORTION_BYTES, TaskLimits
 from weft.runtime.hop.outcome import HopOptions, Outcome, Outlet, too_many_results

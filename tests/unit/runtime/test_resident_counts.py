@@ -11,7 +11,7 @@ import pytest
 
 from weft.runtime.loop.executor import NoRoomError
 from weft.runtime.spark import resident
-from weft.runtime.spark.resident import Place, ResidentExecutor, TaskLostError
+from weft.runtime.spark.resident import DriverAddress, ResidentExecutor, TaskLostError
 from weft.runtime.spark.resident_stage import Stage
 from weft.runtime.wire.channel import Channel
 
@@ -24,7 +24,7 @@ class Cluster:
         self.tried: list[tuple[int, float]] = []  # tasks, and how long they were waited for
         self.rooms: list[Any] = []
 
-    def stage(self, _spark: Any, _setup: Any, tasks: int, place: Place) -> Any:
+    def stage(self, _spark: Any, _setup: Any, tasks: int, place: DriverAddress) -> Any:
         self.tried.append((tasks, place.patience))
         if tasks > self.slots:
             raise NoRoomError("no room")
@@ -41,7 +41,7 @@ class Cluster:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster(8)
     monkeypatch.setattr(resident, "Stage", made.stage)
-    monkeypatch.setattr(resident, "Room", made.room)
+    monkeypatch.setattr(resident, "FreeSlots", made.room)
     monkeypatch.setattr(resident, "tasks_on_cluster", lambda _, limit: min(limit, made.slots))
     monkeypatch.setattr(resident, "LOOKS", 0.0)
     return made
@@ -49,7 +49,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 def executor(tasks: int = 8, limit: int | None = 12) -> ResidentExecutor:
     spark: Any = None
-    return ResidentExecutor(spark, tasks, lambda _: None, Place("host"), limit)
+    return ResidentExecutor(spark, tasks, lambda _: None, DriverAddress("host"), limit)
 
 
 def start(one: ResidentExecutor) -> int:
@@ -107,7 +107,7 @@ def test_half_as_many_are_tried_where_spark_has_less_room_than_thought(cluster: 
     cluster.slots, cluster.lost = 0, 1
     with pytest.raises(NoRoomError):
         start(one)
-    assert cluster.tried[-2:] == [(2, resident.RESTART_PATIENCE), (1, Place().patience)]
+    assert cluster.tried[-2:] == [(2, resident.RESTART_PATIENCE), (1, DriverAddress().patience)]
 
 
 def test_no_room_at_all_is_waited_for_only_by_who_has_run(cluster: Cluster) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from weft.runtime.spark import resident
-from weft.runtime.spark.resident import Place, fits, place_on_cluster
+from weft.runtime.spark.resident import DriverAddress, fits, place_on_cluster
 
 
 def spark(cores: int = 4, **settings: str) -> Any:
@@ -25,15 +25,18 @@ def spark(cores: int = 4, **settings: str) -> Any:
 @pytest.mark.parametrize(
     ("settings", "place"),
     [
-        ({"spark_driver_host": "h"}, Place("h")),
-        ({"spark_driver_host": "h", "spark_driver_bindAddress": "0.0.0.0"}, Place("h", "0.0.0.0")),
-        ({"spark_driver_host": "h", "spark_network_timeout": "8s"}, Place("h", silence=8)),
-        ({"spark_driver_host": "h", "spark_network_timeout": "10min"}, Place("h")),
-        ({"spark_driver_host": "h", "spark_ssl_rpc_enabled": "true"}, Place("h", encrypted=True)),
-        ({"spark_driver_host": "h", "spark_network_crypto_enabled": "TRUE"}, Place("h", encrypted=True)),
+        ({"spark_driver_host": "h"}, DriverAddress("h")),
+        ({"spark_driver_host": "h", "spark_driver_bindAddress": "0.0.0.0"}, DriverAddress("h", "0.0.0.0")),
+        ({"spark_driver_host": "h", "spark_network_timeout": "8s"}, DriverAddress("h", silence=8)),
+        ({"spark_driver_host": "h", "spark_network_timeout": "10min"}, DriverAddress("h")),
+        ({"spark_driver_host": "h", "spark_ssl_rpc_enabled": "true"}, DriverAddress("h", encrypted=True)),
+        (
+            {"spark_driver_host": "h", "spark_network_crypto_enabled": "TRUE"},
+            DriverAddress("h", encrypted=True),
+        ),
     ],
 )
-def test_tasks_are_told_the_host_that_they_can_reach(settings: dict[str, Any], place: Place) -> None:
+def test_tasks_are_told_the_host_that_they_can_reach(settings: dict[str, Any], place: DriverAddress) -> None:
     """An address that the driver binds to, as 0.0.0.0, is none that tasks could connect to."""
     assert place_on_cluster(spark(**settings)) == place
 

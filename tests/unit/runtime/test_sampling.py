@@ -12,8 +12,8 @@ import weft
 from tests.local_runner import LocalRunner
 from weft.logical.expr.expression import Column
 from weft.logical.schema import DataType
-from weft.runtime.hop import sampling
-from weft.runtime.hop.admit import admit
+from weft.runtime.hop import admission as sampling
+from weft.runtime.hop.admission import admit
 from weft.runtime.wire.reports import ReadReport, read_report
 from weft.stats.sampling.attributes import Attribute, JoinAttribute
 from weft.stats.sampling.sampled import SampledStatistics, sampled_statistics

@@ -13,7 +13,7 @@ from tests.unit.runtime.joins import times
 from weft.bucket.bounds import Bounds
 from weft.errors import StateError
 from weft.logical.codec import decode, encode
-from weft.runtime.hop.admit import admit
+from weft.runtime.hop.admission import admit
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.open_segments import OpenSegments, Underway
 from weft.runtime.state.partition import LAG, PartitionState

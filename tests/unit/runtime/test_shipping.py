@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from weft.runtime.spark.shipping import make_archive
+from weft.runtime.spark.executor_setup import make_archive
 
 LOAD = """
 import sys

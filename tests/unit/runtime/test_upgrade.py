@@ -17,7 +17,7 @@ from weft.kernels.query_sets.query_set import bits_of, sets_of
 from weft.plan.physical.graph import Member, Visibility
 from weft.plan.physical.lower import lower_workload
 from weft.plan.workload import Answer, Walk, WorkloadPlan
-from weft.runtime.hop.entering import route_stored
+from weft.runtime.hop.admission import route_stored
 from weft.runtime.hop.outcome import HopOptions, Outcome
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import BATCH

@@ -7,28 +7,46 @@ each result exactly once: on behalf of its last tuple (design, D5). What it find
 done with the next input. A tuple whose key is NULL is not sent, since it joins nothing, except to stores from which
 rows are closed. Where there are many queries, a tuple is sent over an edge iff some query that it is for uses the edge,
 and a result goes to just those queries that it is for (design, D7).
+
+Neither all that arrives for a probe nor all that it finds is held at once (design, D14): a portion of matches becomes
+results, leaves for other partitions and goes through the probes that follow in the same task before the next portion is
+made. Only matches that are to be stored in this partition wait for their rule. Matches that are only counted are not
+made where ranges of an index say how many they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from weft.bucket.bucket import Bucket
+from weft.errors import FunctionError
 from weft.kernels.expr.user_functions import current
 from weft.kernels.route.heavy import heavy_rows
-from weft.plan.physical.rules import ProbeRule, Rule, StoreRule
+from weft.plan.physical.rules import ProbeRule, ResultRule, Rule, StoreRule
+from weft.plan.schedule import LOCAL
 from weft.runtime.hop.census import count_keys
 from weft.runtime.hop.closing import close_rows
+from weft.runtime.hop.latency import tuple_ages
 from weft.runtime.hop.outcome import HopOptions, Outcome
-from weft.runtime.hop.probing import Here, Probes
-from weft.runtime.hop.routing import filter_rows, rows_for
+from weft.runtime.hop.probe_step import Heaviest, MatchPortion, Probe, prepare
+from weft.runtime.hop.projection import finish
+from weft.runtime.hop.routing import filter_rows, rows_for, send
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import along, concat, values_of
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import State, make_run
 
-__all__ = ["run_hop"]
+__all__ = [
+    "Here",
+    "Probes",
+    "run_hop",
+    "visible_runs",
+]
+
 
 CLOSING = 1  # the hop in which rows are closed: all inputs are stored in it
 
@@ -129,3 +147,146 @@ def _riding(
             continue
         slim = batch.select([*program.carried[rider], *along(batch)])
         yield filter_rows(slim, ~heavy_rows(values_of(batch, by), apart.rides))
+
+
+Here = dict[str, list[pa.RecordBatch]]  # what has arrived in a task, by edge
+
+
+@dataclass
+class Probes:
+    """The probes of a hop.
+
+    ``here`` are the batches in the task that wait for their rule, by edge. When an input probes, all that the inputs
+    before it in the driver order add to stores in this hop is there.
+    """
+
+    program: ExecutableGraph
+    state: State
+    batch_order: BatchOrder
+    outcome: Outcome
+    here: Here
+    _path: list[Probe] = field(
+        default_factory=list, init=False
+    )  # the probes that are under way, the first one first
+
+    def run(self, rule: ProbeRule, batches: Sequence[pa.RecordBatch]) -> None:
+        """Probe with batches that have arrived, and pass the matches on, within the task or to others."""
+        for batch in _joined(batches, self.outcome.options.limits.portion_bytes):
+            self._probe(rule, batch)
+
+    def _probe(self, rule: ProbeRule, batch: pa.RecordBatch) -> None:
+        if self._nobody_waits(rule):
+            return
+        try:
+            runs = visible_runs(self.program, rule, self.state, self.batch_order)
+            probe = prepare(self.program.steps[rule.edge], batch, runs, self.batch_order)
+            with self._under_way(probe):
+                self._pass_on_all(rule, probe)
+        except FunctionError as error:
+            self.outcome.fail(rule.users, error)
+
+    def _pass_on_all(self, rule: ProbeRule, probe: Probe) -> None:
+        """Pass on the matches of a probe, portion by portion."""
+        onward = [name for name in rule.outputs if self.outcome.options.uses(name)]
+        ends = [end for name in onward if isinstance(end := self.program.rules[name], ResultRule)]
+        further = [name for name in onward if not isinstance(self.program.rules[name], ResultRule)]
+        self.outcome.tally(rule.edge, probes=probe.tuples)
+        if not further and self._counted(rule, ends, probe):
+            return
+        for found in probe.portions(self.outcome.options.limits.portion_bytes):
+            self.outcome.tally(rule.edge, matches=found.num_rows)
+            self._pass_on(found, ends, further)
+            if self._nobody_waits(rule):
+                return
+
+    def _nobody_waits(self, rule: ProbeRule) -> bool:
+        """Whether all queries that a rule is for have failed."""
+        failed = self.outcome.failed
+        return bool(failed) and all(name in failed for name in rule.users)
+
+    @contextmanager
+    def _under_way(self, probe: Probe) -> Iterator[None]:
+        self._path.append(probe)
+        try:
+            yield
+        finally:
+            self._path.pop()
+
+    def _heaviest(self) -> Heaviest | None:
+        """Of the keys of probes under way, the one with the most partners, which made the results so many."""
+        found = [one for probe in self._path if (one := probe.heaviest()) is not None]
+        return max(found, key=lambda one: one.matches, default=None)
+
+    def _counted(self, rule: ProbeRule, ends: Sequence[ResultRule], probe: Probe) -> bool:
+        """Count the results of a probe, if only their number is asked for and ranges of an index say it; else False."""
+        if self.program.sets or not all(self.outcome.options.only_counts(end.users) for end in ends):
+            return False
+        counts = probe.counts()
+        if counts is None:
+            return False
+        found, ages = int(counts.sum()), None
+        self.outcome.tally(rule.edge, matches=found)
+        if found and probe.search is not None and self.outcome.latency.ages is not None:
+            ages = tuple_ages(self.outcome.latency.ages, rule.start, probe.batch, probe.search.newest)
+        for end in ends:
+            if self.outcome.count(end.users[0], found, self._heaviest):
+                self.outcome.latency.add_repeated(end.users[0], ages, counts)
+        return True
+
+    def _pass_on(self, found: MatchPortion, ends: Sequence[ResultRule], further: Sequence[str]) -> None:
+        for end in ends:
+            finish(self.program, end, found, self.batch_order, self.outcome, self._heaviest)
+        if not further:
+            return
+        matches = found.to_batch()
+        for name in further:
+            edge, after = self.program.edges[name], self.program.rules[name]
+            if edge.kind != LOCAL:
+                send(
+                    self.program,
+                    edge,
+                    rows_for(self.program, after.users, matches),
+                    self.batch_order,
+                    self.outcome,
+                )
+            elif isinstance(after, ProbeRule):
+                self._probe(after, matches)
+            else:
+                self.here.setdefault(name, []).append(matches)
+
+
+def visible_runs(
+    program: ExecutableGraph, rule: ProbeRule, state: State, batch_order: BatchOrder
+) -> list[Bucket]:
+    """The runs that a probe sees: those of earlier batches, and of this batch those of inputs before its own."""
+    plan = program.stores[rule.store]
+    runs = list(state.earlier_runs(plan))
+    for start in plan.node.aliases:
+        if batch_order.sees(rule.start, start):
+            runs += state.added(plan, start)
+    return runs
+
+
+def _joined(batches: Sequence[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
+    """The rows of batches with the same columns, in few batches of at most so many bytes, or of one row."""
+    some: list[pa.RecordBatch] = []
+    held = 0
+    for piece, taken in (found for batch in batches for found in _pieces(batch, size)):
+        if some and held + taken > size:
+            yield concat(some)
+            some, held = [], 0
+        some.append(piece)
+        held += taken
+    if some:
+        yield concat(some)
+
+
+def _pieces(batch: pa.RecordBatch, size: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """A batch, in pieces of at most so many bytes if it is larger, each with about how many bytes it takes."""
+    whole = batch.nbytes
+    if whole <= size:
+        yield batch, whole
+        return
+    rows = max(1, size * batch.num_rows // whole)
+    for first in range(0, batch.num_rows, rows):
+        yield batch.slice(first, rows), rows * whole // batch.num_rows

@@ -20,7 +20,7 @@ from weft.bucket.columns import longs
 from weft.bucket.compiled import Floats, Ints, Longs
 from weft.kernels.ages import Classes, ages_of_pairs, ages_of_times, count_by_query, count_classes
 from weft.kernels.query_sets.query_set import bits_of
-from weft.runtime.hop.probe_step import Found
+from weft.runtime.hop.probe_step import MatchPortion
 from weft.runtime.model.columns import AGE
 from weft.stats.histogram import BITS, CLASSES, ZERO, Histogram, Latency
 
@@ -55,7 +55,7 @@ class MatchAges:
         return MatchAges(arrival, self.event[rows])
 
 
-def found_ages(ages: BatchAges, start: str, found: Found) -> MatchAges:
+def found_ages(ages: BatchAges, start: str, found: MatchPortion) -> MatchAges:
     """The ages of matches that a probe on behalf of the input ``start`` found."""
     matches, newest, time = found.matches, found.search.newest, found.search.step.store.time
     event = np.empty(len(matches), np.int16)

@@ -37,7 +37,7 @@ from weft.runtime.model.columns import (
 from weft.runtime.program.store_plans import Step
 from weft.runtime.state.ranks import ranks_of
 
-__all__ = ["Found", "Heaviest", "Probe", "prepare"]
+__all__ = ["Heaviest", "MatchPortion", "Probe", "prepare"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +67,7 @@ class Probe:
             totals[found.probe] += found.stop - found.start
         return totals
 
-    def portions(self, size: int) -> Iterator[Found]:
+    def portions(self, size: int) -> Iterator[MatchPortion]:
         """The matches, in portions that take about so many bytes with all their columns."""
         search = self.search
         if search is None:
@@ -75,7 +75,7 @@ class Probe:
         rows = max(1, size // self._width())
         pairs = (search.pairs(run, rows) for run in self.runs)
         for matches in match_portions(pairs, len(self.runs), rows):
-            found: Found | None = Found(search, self.batch, self.rows, matches, self.runs)
+            found: MatchPortion | None = MatchPortion(search, self.batch, self.rows, matches, self.runs)
             if found is not None and self.step.sets:
                 found = found.shared()
             if found is not None and self.step.store.per_key is not None:
@@ -136,7 +136,7 @@ def _of_use(step: Step, batch: pa.RecordBatch) -> tuple[Ints | None, pa.RecordBa
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class MatchPortion:
     """The matches of a probe: row numbers, from which columns are made when something reads them (design, D9).
 
     ``matches`` are numbers of probe tuples and of rows in the ``runs``. ``rows`` says which row of the batch each probe
@@ -159,7 +159,7 @@ class Found:
         """How many matches there are."""
         return len(self.matches)
 
-    def shared(self) -> Found | None:
+    def shared(self) -> MatchPortion | None:
         """The matches whose two tuples are for a common query, with their query-sets; None if there are none."""
         step, matches = self.search.step, self.matches
         sets = np.empty((len(step.sets), len(matches)), np.int64)
@@ -176,7 +176,7 @@ class Found:
         kept = Matches(probe[: splits[-1]], stored[: splits[-1]], tuple(splits))
         return replace(self, matches=kept, sets=np.ascontiguousarray(sets[:, : splits[-1]]))
 
-    def recent(self) -> Found | None:
+    def recent(self) -> MatchPortion | None:
         """The matches whose stored tuple is among the last of its key that the probe sees; None if there are none."""
         (alias,) = self.search.step.store.node.aliases
         window = per_key(self.search.view, alias)

@@ -22,18 +22,18 @@ from weft.plan.physical.graph import Member
 from weft.plan.physical.rules import ResultRule
 from weft.runtime.hop.latency import MatchAges, found_ages, tuple_ages
 from weft.runtime.hop.outcome import Outcome, Why, unknown
-from weft.runtime.hop.probe_step import Found
+from weft.runtime.hop.probe_step import MatchPortion
 from weft.runtime.hop.sorting import sort_results
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import full_name
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.window_limits import refine_query_sets
 
-__all__ = ["Matches", "Tuples", "finish"]
+__all__ = ["MatchedRows", "Tuples", "finish"]
 
 
-class Matches(Protocol):
-    """Matches of which results are made; ``column`` gives a column of all of them, or of some rows."""
+class MatchedRows(Protocol):
+    """MatchedRows of which results are made; ``column`` gives a column of all of them, or of some rows."""
 
     @property
     def num_rows(self) -> int: ...
@@ -59,7 +59,7 @@ class Tuples:
 def finish(
     program: ExecutableGraph,
     rule: ResultRule,
-    found: Matches,
+    found: MatchedRows,
     batch_order: BatchOrder,
     outcome: Outcome,
     why: Why = unknown,
@@ -69,7 +69,7 @@ def finish(
     if not program.sets:
         _give(program, rule, rule.users[0], found, None, ages, batch_order, outcome, why)
         return
-    held = found.sets if isinstance(found, Found) else None
+    held = found.sets if isinstance(found, MatchPortion) else None
     sets = sets_of([found.column(name) for name in program.sets]) if held is None else held
     sets = refine_query_sets(
         program.limits[rule.edge], program.view, sets, found.column, batch_order, rule.start
@@ -85,12 +85,14 @@ def finish(
         _give(program, rule, name, found, rows[first:last], ages, batch_order, outcome, why)
 
 
-def _ages(program: ExecutableGraph, rule: ResultRule, found: Matches, outcome: Outcome) -> MatchAges | None:
+def _ages(
+    program: ExecutableGraph, rule: ResultRule, found: MatchedRows, outcome: Outcome
+) -> MatchAges | None:
     """The ages of matches; None if they are not asked for."""
     ages = outcome.latency.ages
     if ages is None or not found.num_rows:
         return None
-    if isinstance(found, Found):
+    if isinstance(found, MatchPortion):
         return found_ages(ages, rule.start, found)
     if isinstance(found, Tuples):
         times = longs(column(found.batch, program.view.times[rule.start]))
@@ -102,7 +104,7 @@ def _give(
     program: ExecutableGraph,
     rule: ResultRule,
     name: str,
-    found: Matches,
+    found: MatchedRows,
     rows: Ints | None,
     ages: MatchAges | None,
     batch_order: BatchOrder,
@@ -130,7 +132,7 @@ def _results(
     program: ExecutableGraph,
     member: Member,
     start: str,
-    found: Matches,
+    found: MatchedRows,
     rows: Ints | None,
     count: int,
     batch_order: BatchOrder,
@@ -144,7 +146,7 @@ def _results(
     return pa.RecordBatch.from_arrays([*map(pa.array, keys), *made.values()], [*names, *made])
 
 
-def _projected(query: Query, found: Matches, rows: Ints | None, count: int) -> dict[str, Any]:
+def _projected(query: Query, found: MatchedRows, rows: Ints | None, count: int) -> dict[str, Any]:
     """The columns of a query's result."""
     projection = query.projection
     read: Columns = {

@@ -31,7 +31,7 @@ from weft.kernels.probe.materialise import stored_column
 from weft.kernels.probe.ranges import Matches
 from weft.logical.query.ordering import OUTER, Ordering
 from weft.plan.physical.graph import Member
-from weft.runtime.hop.probe_step import Found
+from weft.runtime.hop.probe_step import MatchPortion
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import MAX, View, full, seq_name
 
@@ -47,7 +47,7 @@ def key_count(ordering: Ordering) -> int:
 class InOrder:
     """Matches of a probe in an order; ``places`` says for each match of ``matches`` which place it has in the order."""
 
-    found: Found
+    found: MatchPortion
     matches: Matches
     places: Ints
 
@@ -108,7 +108,7 @@ def sort_results(
     None for all.
     """
     ordering = member.ordering
-    if ordering is not None and ordering.kind == OUTER and isinstance(found, Found):
+    if ordering is not None and ordering.kind == OUTER and isinstance(found, MatchPortion):
         matches = found.only(rows)
         numbers = _numbers(member, ordering.block, start, found.batch, batch_order)
         counted = counted_places(numbers, found.origins(matches))
@@ -120,7 +120,7 @@ def sort_results(
     if order is None:
         return keys, found, rows
     keys = [take(key, order) for key in keys]
-    if isinstance(found, Found):
+    if isinstance(found, MatchPortion):
         return keys, InOrder(found, found.only(rows), invert(order)), None
     return keys, found, order if rows is None else take(rows, order)
 
@@ -130,7 +130,7 @@ def _keys(
 ) -> list[Longs]:
     ordering = member.ordering
     if ordering is None or not ordering.by_arrival:
-        time = MAX if isinstance(found, Found) else view.times[start]
+        time = MAX if isinstance(found, MatchPortion) else view.times[start]
         return [longs(found.column(time, rows))]
     last = _last(member, ordering.block, start, found, rows, batch_order)
     if not ordering.is_inner:
@@ -143,7 +143,7 @@ def _last(
 ) -> Longs:
     """The blocks of the last tuples of results."""
     numbers = _numbers(member, block, start, found.batch, batch_order)
-    if isinstance(found, Found):
+    if isinstance(found, MatchPortion):
         return take(numbers, found.origins(found.only(rows)))
     return numbers if rows is None else take(numbers, rows)
 

@@ -16,7 +16,7 @@ from weft.plan.join_plan import Names
 from weft.plan.physical.graph import Member, PhysicalGraph, SourceNode
 from weft.plan.physical.rules import Edge, ProbeRule, ResultRule, Rule, StoreRule, Users
 from weft.runtime.model.columns import View, counts, longest, per_key, seq_name
-from weft.runtime.program.window_limits import Limits, limits_of
+from weft.runtime.program.window_limits import WindowLimits, limits_of
 from weft.stats.sampling.attributes import Attribute, JoinAttribute, join_attributes
 from weft.stats.skew import key_column
 
@@ -165,7 +165,7 @@ class GraphIndex:
             found[rule.edge] = before.start if before else sources[self.edges[rule.edge].source]
         return found
 
-    def _limits(self, rule: ResultRule) -> Limits:
+    def _limits(self, rule: ResultRule) -> WindowLimits:
         """The windows that have to be checked for each query of a rule, since probes check the widest only."""
         stored = any(
             len(node.aliases) > 1 and set(rule.users) & set(node.users) for node in self.graph.stores

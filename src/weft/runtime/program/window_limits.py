@@ -22,7 +22,7 @@ from weft.plan.physical.graph import Member
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import MAX, View, micros, seq_name
 
-__all__ = ["Limits", "limits_of", "refine_query_sets"]
+__all__ = ["WindowLimits", "limits_of", "refine_query_sets"]
 
 Columns = Callable[[str], Any]
 
@@ -40,7 +40,7 @@ class WindowBounds:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Limits:
+class WindowLimits:
     """The windows that results have to be checked for, by input: those of times, and those that count tuples."""
 
     ranges: Mapping[str, WindowBounds]
@@ -49,7 +49,7 @@ class Limits:
 
 def limits_of(
     users: Sequence[Member], windows: Mapping[str, frozenset[Window]], words: int, stored: bool
-) -> Limits:
+) -> WindowLimits:
     """The windows of some queries that have to be checked on results.
 
     ``windows`` are all windows that inputs are probed with: where they are equal, nothing has to be checked, unless
@@ -67,7 +67,7 @@ def limits_of(
             ranges[alias] = _bounds(mine, words)
         elif any(isinstance(window, Rows) for window in mine.values()):
             rows[alias] = _bounds(mine, words)
-    return Limits(ranges, rows)
+    return WindowLimits(ranges, rows)
 
 
 def _bounds(windows: Mapping[int, Window], words: int) -> WindowBounds:
@@ -81,7 +81,7 @@ def _bound(window: Window) -> int | None:
 
 
 def refine_query_sets(
-    limits: Limits, view: View, sets: Longs, of: Columns, batch_order: BatchOrder, start: str
+    limits: WindowLimits, view: View, sets: Longs, of: Columns, batch_order: BatchOrder, start: str
 ) -> Longs:
     """Take queries whose windows a result is outside of out of its query-set.
 

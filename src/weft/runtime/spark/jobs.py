@@ -20,8 +20,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 
 from weft.runtime.loop.executor import Pieces
 from weft.runtime.output.merge_task import Merge, collect_task
-from weft.runtime.spark.java_death import naming_java_death
-from weft.runtime.spark.room import tasks_on_cluster
+from weft.runtime.spark.session import naming_java_death, tasks_on_cluster
 from weft.runtime.task.worker import hop_task, past_task, read_task, spare_the_collector
 from weft.runtime.wire.messages import Message, read_rows, to_rows
 from weft.runtime.wire.task_input import Job, Setup

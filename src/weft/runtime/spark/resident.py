@@ -21,16 +21,14 @@ from weft.logical.codec import encode
 from weft.runtime.loop.config import Describe
 from weft.runtime.loop.executor import NoRoomError, Pieces
 from weft.runtime.output.merge_task import Merge
-from weft.runtime.spark.java_death import naming_java_death
-from weft.runtime.spark.resident_stage import SILENCE, Place, Stage, TaskLostError
-from weft.runtime.spark.room import Room, tasks_on_cluster
-from weft.runtime.spark.session import slots_of
+from weft.runtime.spark.resident_stage import SILENCE, DriverAddress, FreeSlots, Stage, TaskLostError
+from weft.runtime.spark.session import naming_java_death, slots_of, tasks_on_cluster
 from weft.runtime.wire.channel import parts_of
 from weft.runtime.wire.credentials import can_encrypt
 from weft.runtime.wire.messages import Message
 from weft.runtime.wire.task_input import Job, Setup
 
-__all__ = ["Place", "ResidentExecutor", "TaskLostError", "fits", "place_on_cluster"]
+__all__ = ["DriverAddress", "ResidentExecutor", "TaskLostError", "fits", "place_on_cluster"]
 
 _LOG = logging.getLogger("weft")
 
@@ -53,7 +51,7 @@ class ResidentExecutor:
     spark: SparkSession
     tasks: int
     describe: Describe
-    place: Place = field(default_factory=Place)
+    place: DriverAddress = field(default_factory=DriverAddress)
     limit: int | None = None
     name: str = field(default="resident", init=False)
     stays: bool = field(default=True, init=False)
@@ -61,7 +59,7 @@ class ResidentExecutor:
     _most: int = field(default=0, init=False)  # tasks, of which there may be fewer after a loss
     _lost: int = field(default=0, init=False)  # tasks of the last stage that are gone
     _began: bool = field(default=False, init=False)  # whether there was a stage before
-    _room: Room | None = field(default=None, init=False)  # for the tasks that are missing
+    _room: FreeSlots | None = field(default=None, init=False)  # for the tasks that are missing
     _looked: float = field(default=0.0, init=False)  # when the cores of the cluster were counted
 
     def __post_init__(self) -> None:
@@ -96,7 +94,7 @@ class ResidentExecutor:
         self.tasks, self._lost, self._began = self._stage.tasks, 0, True
         if self.tasks < self._most:
             _LOG.info("%d resident tasks of %d have begun", self.tasks, self._most)
-            self._room = Room(self.spark, self._most - self.tasks)
+            self._room = FreeSlots(self.spark, self._most - self.tasks)
 
     def _next_count(self) -> int:
         """How many tasks to begin with: all of them, if there may be room; else those that are left."""
@@ -221,11 +219,11 @@ def _encrypted_by(spark: SparkSession) -> str:
     return next((name for name in _ENCRYPTED if settings.get(name, "false").lower() == "true"), "")
 
 
-def place_on_cluster(spark: SparkSession) -> Place:
+def place_on_cluster(spark: SparkSession) -> DriverAddress:
     """Where the driver listens for tasks on other machines, and when silent ones are lost: no later than Spark says."""
     settings = spark.sparkContext.getConf()
     host, bind = settings.get("spark.driver.host"), settings.get("spark.driver.bindAddress")
     given = str(settings.get("spark.network.timeout", "120s"))
     seconds = int(given[:-1]) if given[:-1].isdigit() and given.endswith("s") else SILENCE
     encrypted = bool(_encrypted_by(spark))
-    return Place(host, bind, min(SILENCE, max(2, seconds)), encrypted=encrypted)
+    return DriverAddress(host, bind, min(SILENCE, max(2, seconds)), encrypted=encrypted)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import secrets
 import select
 import selectors
 import shutil
@@ -17,11 +18,12 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from weft.runtime.loop.executor import NoRoomError
@@ -32,7 +34,13 @@ from weft.runtime.wire.messages import Message
 from weft.runtime.wire.parcel_server import know_stage
 from weft.runtime.wire.task_input import Setup
 
-__all__ = ["Place", "Stage", "TaskLostError"]
+__all__ = [
+    "DriverAddress",
+    "FreeSlots",
+    "Stage",
+    "TaskLostError",
+]
+
 
 _LOG = logging.getLogger("weft")
 
@@ -46,7 +54,7 @@ class TaskLostError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DriverAddress:
     """Where the driver listens for tasks, which must have begun within its ``patience``, in seconds.
 
     On several machines that is a ``host``, as tasks know it, or another address that it is to ``bind`` to, as behind
@@ -64,7 +72,7 @@ class Place:
 class Stage:
     """A stage that stays: Spark's job in a thread, and a channel to every task."""
 
-    def __init__(self, spark: SparkSession, setup: Setup, tasks: int, place: Place) -> None:
+    def __init__(self, spark: SparkSession, setup: Setup, tasks: int, place: DriverAddress) -> None:
         self.spark, self.tasks, self.place = spark, tasks, place
         self.channels: list[Channel] = []
         self.pids: tuple[int, ...] = ()
@@ -205,3 +213,47 @@ class Stage:
                     self.spark.sparkContext.cancelJobGroup(f"weft-{self._name}")
         self._thread.join(1.0 if lost else 10.0)
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+PAUSE = 1.0  # seconds after Spark has refused to wait any longer
+
+
+class FreeSlots:
+    """Waits in a thread until Spark has so many more slots free: it has a barrier job of tasks that end at once.
+
+    Waiting takes no slot. The slots are found when so many are free at the same moment; by then Python runs on the
+    executors that have them, with Weft loaded.
+    """
+
+    def __init__(self, spark: SparkSession, tasks: int) -> None:
+        self.is_found = False
+        self._spark, self._tasks = spark, tasks
+        self._over = threading.Event()
+        self._group = f"weft-room-{secrets.token_hex(8)}"
+        threading.Thread(target=self._wait, name="weft-room", daemon=True).start()
+
+    def _wait(self) -> None:
+        while not self._over.is_set():
+            try:
+                what = f"weft: wait for room for {self._tasks} more resident tasks"
+                self._spark.sparkContext.setJobGroup(self._group, what)
+                rows = self._spark.range(0, self._tasks, 1, self._tasks)
+                rows.mapInArrow(_load_weft, "id long", barrier=True).toArrow()
+                self.is_found = True
+                return
+            except Exception:  # Spark has given up, or the job was cancelled
+                self._over.wait(PAUSE)
+
+    def close(self) -> None:
+        """Wait no more."""
+        self._over.set()
+        if not self.is_found:
+            with contextlib.suppress(Exception):
+                self._spark.sparkContext.cancelJobGroup(self._group)
+
+
+def _load_weft(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A task that loads what resident tasks need, and ends."""
+    import weft.runtime.spark.resident_task  # noqa: F401
+
+    yield from batches

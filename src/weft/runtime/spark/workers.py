@@ -20,8 +20,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from weft.errors import ConfigError
+from weft.runtime.spark.executor_setup import NEEDED
 from weft.runtime.spark.session import START, describe_job, is_on_one_machine
-from weft.runtime.spark.shipping import NEEDED
 from weft.version import __version__
 
 __all__ = ["check_workers", "start_workers"]

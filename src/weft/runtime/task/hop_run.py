@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from weft.logical.codec import decode
-from weft.runtime.hop.admit import renumbered
+from weft.runtime.hop.admission import renumbered
 from weft.runtime.hop.interpret import run_hop
 from weft.runtime.hop.outcome import HopOptions, Outcome
 from weft.runtime.model.batch_order import BatchOrder, Count

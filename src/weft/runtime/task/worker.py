@@ -34,8 +34,7 @@ from weft.kernels.ages import Classes
 from weft.kernels.expr.user_functions import calling
 from weft.logical.codec import decode
 from weft.ports.source import Part
-from weft.runtime.hop.admit import admit, numbered
-from weft.runtime.hop.entering import route_input, route_stored
+from weft.runtime.hop.admission import admit, numbered, route_input, route_stored
 from weft.runtime.hop.outcome import Outcome
 from weft.runtime.output.outlet import TaskOutlet, failures
 from weft.runtime.program.executable import ExecutableGraph

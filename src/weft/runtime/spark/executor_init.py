@@ -1,4 +1,4 @@
-"""The `weft/__init__.py` of a Weft that was sent to executors (`shipping.py`): it unpacks the rest and loads that.
+"""The `weft/__init__.py` of a Weft sent to executors (`executor_setup.py`): it unpacks the rest and loads that.
 
 Guarantees: it is unpacked once per host, user and content, into a directory that only this user can write to, where
 compiled kernels are then cached, too. A directory appears under its name complete, or not at all. This file is read
@@ -33,22 +33,22 @@ def _places() -> list[Path]:
 
 
 def _unpacked_at(place: Path, archive: Path) -> Path:
-    found = place / archive.stem
-    if not found.is_dir():
+    folder = place / archive.stem
+    if not folder.is_dir():
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(dir=place))
         with ZipFile(archive) as file:
             file.extractall(partial)
         try:
-            partial.rename(found)
+            partial.rename(folder)
         except OSError:  # another worker was quicker
-            if not found.is_dir():
+            if not folder.is_dir():
                 raise
-    for one in (place, found):
-        status = one.stat()
+    for directory in (place, folder):
+        status = directory.stat()
         if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise PermissionError("somebody else can write to it")
-    return found / CONTENT
+    return folder / CONTENT
 
 
 def _host() -> str:
