@@ -41,7 +41,6 @@ FRAGMENTS = {
     "weft.service.hub.planning_lanes",
     "weft.service.maven",
     "weft.service.page.history",
-    "weft.service.page.state",
     "weft.session.request",
     "weft.testing.reference_functions",
 }

@@ -13,7 +13,11 @@ import pytest
 
 from tests.service.page.conftest import Served, Visitor
 
-VIEWS = ("/", "/plan", "/query", "/dead-letters", "/state", "/log")
+VIEWS = ("/", "/streams", "/plan", "/query", "/dead-letters", "/state", "/log")
+NAMELESS = """[...document.querySelectorAll('button, input, a')]
+  .filter(e => e.offsetParent && !(e.innerText || e.getAttribute('aria-label')))
+  .filter(e => !(e.labels?.length || e.closest('label')))
+  .map(e => e.outerHTML)"""
 WINDOWS = "videos [RANGE 3 SECONDS] AS v, views [RANGE 3 SECONDS] AS w"
 JOIN = f"SELECT w.usr, v.length, w.geo FROM {WINDOWS} WHERE v.vid = w.vid"
 
@@ -160,3 +164,56 @@ def test_names_are_never_markup(served: Served, visitor: Visitor) -> None:
         assert page.locator("img[src=x]").count() == 0
     visitor.open(served.url + "/plan")
     page.get_by_role("button", name=name, exact=True).wait_for()
+
+
+def test_the_catalogue_leads_to_a_query(served: Served, visitor: Visitor) -> None:
+    """Streams with their columns, some rows on demand, and a text to begin with; a link holds the text."""
+    page = visitor.open(served.url + "/streams").page
+    card = page.locator(".w-card", has=page.get_by_role("heading", name="videos", exact=True))
+    card.get_by_role("cell", name="length", exact=True).wait_for()
+    card.get_by_role("button", name="show some rows of videos").click()
+    card.get_by_text(re.compile(r"the newest \d+ rows")).wait_for()
+    card.get_by_role("link", name="Write a query over it").click()
+    page.get_by_text(re.compile("^(shares|adds) .* store")).first.wait_for()
+    page.get_by_role("button", name="Copy a link to it").click()
+    page.wait_for_url(re.compile(r"/query\?sql=SELECT"))
+    address = page.url
+    visitor.open(address)
+    page.locator(".cm-content", has_text="s.length").wait_for()
+
+
+def test_columns_are_offered_before_a_stream_is_named(served: Served, visitor: Visitor) -> None:
+    """One begins with SELECT, and does not know yet from where."""
+    page = visitor.open(served.url + "/query").page
+    page.locator(".cm-content").click()
+    page.keyboard.type("SELECT leng")
+    offered = page.locator(".cm-tooltip-autocomplete li", has_text="length")
+    offered.first.wait_for()
+    assert "videos" in (offered.first.text_content() or "")
+
+
+def test_who_does_not_see_finds_the_way(served: Served, visitor: Visitor) -> None:
+    """One heading of the first rank, others below; landmarks; every button and field has a name; keys reach all."""
+    for view in VIEWS:
+        page = visitor.open(served.url + view).page
+        page.locator("#content").wait_for()
+        assert page.locator("h1").count() == 1, view
+        assert page.locator("h2").count() >= 1, view
+        assert page.get_by_role("navigation", name="views").count() == 1
+        nameless = page.evaluate(NAMELESS)
+        assert not nameless, (view, nameless)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.innerText") == "Skip to the content"
+
+
+def test_every_view_fits_a_phone(served: Served, visitor: Visitor) -> None:
+    """Nothing is wider than the screen, and tables are cards."""
+    page = visitor.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    for view in VIEWS:
+        visitor.open(served.url + view)
+        page.locator("#content").wait_for()
+        page.wait_for_timeout(1500)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
+    visitor.open(served.url)
+    page.locator(".q-table__grid-item").first.wait_for()

@@ -18,7 +18,8 @@ from weft.plan.show.observation import Observation
 
 __all__ = ["COLOURS", "STYLE", "colour_of", "picture", "svg"]
 
-COLOURS = 10  # so many queries have a colour of their own
+COLOURS = 40  # so many queries have a colour of their own
+CHOSEN = 10  # of these, so many were chosen by hand; the others are as far apart as that many hues can be
 DOTS = 6  # so many users of a part are shown as dots; of more, their number
 INSET, LETTERS = 14, 22  # where the texts of a box begin, and how many letters fit
 THIN, THICK = 1.2, 11.0  # links are so thin at least, and so thick at most
@@ -27,12 +28,14 @@ STYLE = """
 .weft-graph { --weft-ink: #1d2530; --weft-dim: #5a6675; --weft-box: #ffffff; --weft-lane: #f3f5f8;
   --weft-line: #b9c2cd; --weft-link: #7d8b9c; --weft-store: #eaf1fb; --weft-result: #edf7ee; --weft-mark: #c2410c;
   --weft-q0: #2563eb; --weft-q1: #d97706; --weft-q2: #059669; --weft-q3: #dc2626; --weft-q4: #7c3aed;
-  --weft-q5: #0891b2; --weft-q6: #be185d; --weft-q7: #65a30d; --weft-q8: #92400e; --weft-q9: #475569; }
+  --weft-q5: #0891b2; --weft-q6: #be185d; --weft-q7: #65a30d; --weft-q8: #92400e; --weft-q9: #475569;
+  LIGHT }
 .body--dark .weft-graph, .weft-graph.dark { --weft-ink: #e6ebf1; --weft-dim: #9fadbd; --weft-box: #222b36;
   --weft-lane: #12181f; --weft-line: #465364; --weft-link: #8493a5; --weft-store: #1d2f49; --weft-result: #1c3a2a;
   --weft-mark: #fb923c;
   --weft-q0: #60a5fa; --weft-q1: #fbbf24; --weft-q2: #34d399; --weft-q3: #f87171; --weft-q4: #a78bfa;
-  --weft-q5: #22d3ee; --weft-q6: #f472b6; --weft-q7: #a3e635; --weft-q8: #d6a06a; --weft-q9: #94a3b8; }
+  --weft-q5: #22d3ee; --weft-q6: #f472b6; --weft-q7: #a3e635; --weft-q8: #d6a06a; --weft-q9: #94a3b8;
+  DARK }
 .weft-graph text { font: 12px system-ui, sans-serif; fill: var(--weft-ink); }
 .weft-graph text.second { font-size: 11px; fill: var(--weft-dim); }
 .weft-graph .lane { fill: var(--weft-lane); }
@@ -48,6 +51,18 @@ STYLE = """
   stroke: var(--weft-mark); stroke-width: 2.2; }
 .weft-graph .faded { opacity: .16; }
 """
+
+
+def _hues(saturation: int, *lightness: int) -> str:
+    """The colours beyond the chosen ones; neighbours differ by the golden angle and in how light they are."""
+    numbers = range(CHOSEN, COLOURS)
+    return " ".join(
+        f"--weft-q{number}: hsl({number * 137.508 % 360:.1f} {saturation}% {lightness[number % len(lightness)]}%);"
+        for number in numbers
+    )
+
+
+STYLE = STYLE.replace("LIGHT", _hues(65, 34, 46)).replace("DARK", _hues(70, 62, 76))
 
 
 def colour_of(name: str, queries: tuple[str, ...]) -> int:

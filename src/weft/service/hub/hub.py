@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
@@ -18,14 +19,15 @@ from typing import Any
 from weft.adapting.planner import PreparedPlans
 from weft.connectors.memory.recent import RecentSink
 from weft.connectors.memory.sink import MemorySink
-from weft.errors import CatalogError, QueryError, StateError
+from weft.errors import CatalogError, QueryError, StateError, WeftError
 from weft.plan.physical.graph import CODEC
 from weft.ports.sink import Sink
 from weft.service.hub.describing import columns_of
+from weft.service.hub.lifecycle import moment
 from weft.service.hub.planning_lanes import PlanningLanes
 from weft.service.hub.reading import HubViews
 from weft.service.hub.refusals import ConflictError, ForbiddenError
-from weft.service.hub.values import NewQuery, NewStream, PlanInfo, QueryInfo, StreamInfo
+from weft.service.hub.values import Asked, NewQuery, NewStream, PlanInfo, QueryInfo, StreamInfo
 from weft.service.pipeline import Pipeline
 from weft.service.pipeline.document import Node
 from weft.service.pipeline.sinks import read_sink
@@ -87,6 +89,19 @@ class SessionHub(HubViews):
             finally:
                 self._forget()
 
+    @contextmanager
+    def _noted(self, what: str, name: str, sql: str) -> Iterator[None]:
+        """Remember that something was asked for, and whether it was refused."""
+        error: WeftError | None = None
+        try:
+            yield
+        except WeftError as refused:
+            error = refused
+            raise
+        finally:
+            why = None if error is None else "\n".join(filter(None, (error.message, error.hint)))
+            self._asked.append(Asked(moment(time.time()), what, name, sql, why))
+
     # Queries
 
     def preview(self, new: NewQuery, lane: str = "", gone: threading.Event | None = None) -> Preview:
@@ -132,6 +147,10 @@ class SessionHub(HubViews):
         Its plans are worked out as a preview is, in the ``lane`` of who asks, so that neither batches nor others wait
         for them; a query that takes too long to plan, or whose asker has ``gone`` meanwhile, is not taken in.
         """
+        with self._noted("run", new.name or "", new.sql):
+            return self._create(new, lane, gone)
+
+    def _create(self, new: NewQuery, lane: str, gone: threading.Event | None) -> QueryInfo:
         self._life.check_ready()
         keywords = {field.name: getattr(new, field.name) for field in fields(new) if field.name != "sql"}
         keywords["sink"] = self._asked_sink(new)
@@ -190,8 +209,8 @@ class SessionHub(HubViews):
 
     def stop_query(self, name: str) -> QueryInfo:
         """Run a query no longer, from the next batch on; one that has stopped stays so."""
-        self._planned(name)
-        with self._change():
+        planned = self._planned(name)
+        with self._noted("stop", name, str(planned.query)), self._change():
             self.session.stop_query(name)
         return self.query(name)
 

@@ -1,21 +1,32 @@
 """What can be seen of a running session: the part of the hub that only reads.
 
 Guarantees: every method may be called from any thread, waits for no change and changes nothing. What is dear to work
-out is worked out at most every half second, however many ask, unless something was changed.
+out is worked out at most every half second, however many ask, unless something was changed. A sample of a stream takes
+nothing from it: its source is opened a second time, and a small part of it is read and forgotten.
 """
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
+from weft.connectors.files.source import FilesSource
 from weft.connectors.formats.dead_letters import DeadLetters
+from weft.connectors.generate.rate import RateSource
+from weft.connectors.kafka.source import KafkaSource
 from weft.connectors.memory.recent import RecentSink
-from weft.errors import nearest
+from weft.errors import WeftError, nearest
+from weft.logical.schema import Stream
 from weft.plan.physical.graph import CODEC
+from weft.ports.source import CursorContext, MemoryBlobs, Source
 from weft.service.figures import latency_of, percentiles, rate_of
 from weft.service.hub.describing import (
     batch_info,
@@ -33,6 +44,7 @@ from weft.service.hub.lineage import lineage_of
 from weft.service.hub.refusals import ConflictError, NotFoundError
 from weft.service.hub.results import ResultsPage
 from weft.service.hub.values import (
+    Asked,
     BatchInfo,
     DeadLetterInfo,
     FigureInfo,
@@ -42,6 +54,7 @@ from weft.service.hub.values import (
     PlanChangeInfo,
     QueryInfo,
     QueryLineage,
+    SampleRows,
     StoreInfo,
     StreamInfo,
 )
@@ -49,11 +62,13 @@ from weft.service.pipeline import Pipeline
 from weft.session.planned_query import PlannedQuery
 from weft.stats.input_figures import TupleCounts
 
-__all__ = ["HubViews"]
+__all__ = ["HubViews", "sample_rows"]
+
 
 FRESH = 0.5  # seconds for which lists of queries and streams are not worked out again
 MOST = 1000  # results on a page
 LARGEST = 4 << 20  # bytes of a page, about
+ASKED = 200  # so many requests are remembered
 
 Made = TypeVar("Made")
 
@@ -69,6 +84,7 @@ class HubViews:
         self._letters_counted: dict[tuple[int, int], int] = {}  # bad records, by batch and bytes
         self.changes = 0  # how often queries or streams came or went, by whoever
         self._sources: dict[str, object] = dict(pipeline.sources)
+        self._asked: deque[Asked] = deque(maxlen=ASKED)
         self._file_queries = frozenset(pipeline.queries)
         self._file_streams = frozenset(stream.name for stream in self.session.catalog.streams)
 
@@ -194,6 +210,21 @@ class HubViews:
         """The graph that answers a query, as plain data: what `PhysicalGraph.to_json` has."""
         return CODEC.encode(self._planned(name).graph)
 
+    def sample(self, name: str, most: int) -> SampleRows:
+        """Some rows of a stream, read from its source a second time."""
+        stream = self.stream(name)
+        table = sample_rows(self.session.catalog.stream(name), self._sources.get(name), most)
+        shown = [column for column in table.column_names if column in {one.name for one in stream.columns}]
+        rows = ResultsPage(name, stream.columns, table.select(shown), table.num_rows, 0, 0, "").rows()
+        cells = tuple(
+            tuple(None if row.get(column) is None else str(row[column]) for column in shown) for row in rows
+        )
+        return SampleRows(tuple(shown), cells)
+
+    def history(self) -> tuple[Asked, ...]:
+        """What was asked for lately, newest first."""
+        return tuple(reversed(self._asked.copy()))
+
     def lineage(self, name: str) -> QueryLineage:
         """Where every column of a query's results comes from, and where they go."""
         return lineage_of(self._planned(name), self._sources)
@@ -285,3 +316,39 @@ class HubViews:
                 hint="read them there, or create the query without a sink",
             )
         return planned, planned.sink
+
+
+LARGEST_PART = 64 << 20  # bytes of a part that is read for a few of its rows
+READ = 1 << 20  # bytes that are wanted of a part
+LATER = 3600.0  # seconds after which a file counts as finished, even if it is just being written
+
+
+def sample_rows(stream: Stream, source: object, most: int) -> pa.Table:
+    """At most so many of the newest rows that can be read cheaply."""
+    if not isinstance(source, FilesSource | KafkaSource | RateSource):
+        raise NotFoundError(
+            f"no rows of stream {stream.name} can be shown",
+            hint="run SELECT * over it, and look at the results",
+        )
+    with tempfile.TemporaryDirectory(prefix="weft-sample-") as folder:
+        return _read_some(stream, source, Path(folder), most)
+
+
+def _read_some(stream: Stream, source: Source, folder: Path, most: int) -> pa.Table:
+    context = CursorContext(
+        stream.name, {}, MemoryBlobs(), folder, most_bytes=READ, event_time=stream.event_time
+    )
+    cursor = source.open(context)
+    try:
+        cursor.look(time.time())
+        offer = cursor.look(time.time() + LATER)
+        parts = [part for part in offer.parts if part.bytes <= LARGEST_PART]
+        for part in reversed(parts[-4:]):  # a file may have nothing but a head
+            batch = source.read(stream.name, part, stream.event_time).batch
+            if batch.num_rows:
+                return pa.Table.from_batches([batch.slice(max(0, batch.num_rows - most))])
+    except OSError as error:
+        raise WeftError(f"stream {stream.name} cannot be read: {error}") from None
+    finally:
+        cursor.close()
+    raise NotFoundError(f"stream {stream.name} has no rows yet")

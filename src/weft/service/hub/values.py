@@ -14,6 +14,7 @@ from typing import Any, Literal
 from weft.stats.input_figures import TupleCounts
 
 __all__ = [
+    "Asked",
     "BatchInfo",
     "ColumnInfo",
     "ColumnSource",
@@ -31,6 +32,7 @@ __all__ = [
     "PlanInfo",
     "QueryInfo",
     "QueryLineage",
+    "SampleRows",
     "StoreInfo",
     "StreamInfo",
 ]
@@ -291,6 +293,25 @@ class PlanChangeInfo:
     seconds: float
     bytes: int
     observed: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRows:
+    """Some rows of a stream: the names of its columns, and the rows as texts, newest last; NULL is None."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[str | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Something that a visitor or a client asked a service for: when, what, and the error if it was refused."""
+
+    at: datetime
+    what: str
+    name: str
+    sql: str = ""
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

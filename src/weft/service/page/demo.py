@@ -9,6 +9,7 @@ from nicegui import run, ui
 from weft.errors import WeftError
 from weft.service.demo_controls import Balance, DemoControls
 from weft.service.hub.values import NewQuery, Overview
+from weft.service.page.elements import heading
 from weft.service.page.frame import tell_error
 from weft.service.page.visit import Live, LogRecord, PlanVersion, Visit
 
@@ -29,7 +30,7 @@ def demo(visit: Visit) -> Live:
     if controls is None:
         raise WeftError("this is no demo")
     with ui.element("section").classes("w-card"):
-        ui.label("A video platform, live").classes("w-title")
+        heading("A video platform, live")
         ui.label(
             "Four generated streams: what people are shown, watch, comment on and react to. "
             "All queries run by one plan, which is drawn under Plan."
@@ -37,7 +38,7 @@ def demo(visit: Visit) -> Live:
         figures = ui.label("").classes("w-big").mark("figures")
     with ui.element("div").classes("w-two"):
         with ui.element("section").classes("w-card"):
-            ui.label("Make the data drift").classes("w-title")
+            heading("Make the data drift")
             ui.label(
                 "To the right, people become angry and stop using emojis: reactions that were rare become common. "
                 "Within some seconds the plan follows."
@@ -48,7 +49,7 @@ def demo(visit: Visit) -> Live:
             slider.style("padding: 18px 10px 0").mark("drift")
             plans = ui.label("").classes("w-dim").style("white-space: pre-wrap").mark("plans")
         with ui.element("section").classes("w-card"):
-            ui.label("Kill a worker").classes("w-title")
+            heading("Kill a worker")
             ui.label(
                 "One of this demo's own processes gets a SIGKILL. The batch under way is repeated; nothing is lost."
             ).classes("w-dim")
@@ -102,7 +103,7 @@ def _queries(visit: Visit, controls: DemoControls) -> dict[str, ui.button]:
     """A button for every query that is ready to be run."""
     buttons: dict[str, ui.button] = {}
     with ui.element("section").classes("w-card"):
-        ui.label("Queries to add").classes("w-title")
+        heading("Queries to add")
         for name, text in controls.queries.items():
             with ui.element("div").classes("w-row").style("flex-wrap: nowrap; align-items: flex-start"):
                 buttons[name] = _button(visit, name, text)

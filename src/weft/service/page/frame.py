@@ -13,10 +13,10 @@ from nicegui import run, ui
 
 from weft.errors import WeftError
 from weft.service.hub.values import Health
-from weft.service.page.elements import CSS
+from weft.service.page.elements import CSS, heading
 from weft.service.page.visit import Live, Visit
 
-__all__ = ["framed", "tell_error"]
+__all__ = ["error_text", "framed", "tell_error"]
 
 _ANSWERED = 20.0  # seconds for which a browser may be busy
 
@@ -24,6 +24,7 @@ THEME = "weft_theme"  # the cookie that keeps whether somebody wants it light or
 
 _VIEWS = (
     ("Overview", "/"),
+    ("Streams", "/streams"),
     ("Plan", "/plan"),
     ("Query", "/query"),
     ("Dead letters", "/dead-letters"),
@@ -45,9 +46,10 @@ def framed(visit: Visit, title: str, build: Callable[[Visit], Live], theme: str 
     ui.add_css(CSS)
     ui.colors(primary="#2563eb", negative="#b91c1c", positive="#15803d")
     dark = ui.dark_mode({"light": False, "dark": True}.get(theme or ""))
+    ui.link("Skip to the content", "#content").classes("w-skip")
     with ui.element("header").classes("w-bar"):
         ui.link("Weft", "/").classes("w-brand")
-        with ui.element("nav").classes("w-nav"):
+        with ui.element("nav").classes("w-nav").props('aria-label="views"'):
             demo = (("Demo", "/demo"),) if visit.model.controls is not None else ()
             for name, path in (*_VIEWS, *demo):
                 link = ui.link(name, path)
@@ -62,13 +64,15 @@ def framed(visit: Visit, title: str, build: Callable[[Visit], Live], theme: str 
     banner.set_visibility(False)
     with banner:
         said = ui.label("").style("white-space: pre-wrap")
-    live = build(visit)
+    with ui.element("div").classes("w-main").props('id="content" tabindex="-1"'):
+        heading(title, 1).classes("w-hidden")
+        live = build(visit)
 
     async def refresh() -> None:
         try:
             loaded = await run.io_bound(_load, visit, live)
         except Exception as error:
-            said.set_text(f"This page cannot be brought up to date: {_text(error)}")
+            said.set_text(f"This page cannot be brought up to date: {error_text(error)}")
             banner.set_visibility(True)
             return
         if loaded is not None:  # None: the service is ending
@@ -124,10 +128,10 @@ def _theme_button(dark: ui.dark_mode, visit: Visit) -> None:
 
 def tell_error(error: Exception) -> None:
     """Tell a visitor what went wrong with something that was asked for."""
-    ui.notify(_text(error), type="negative", multi_line=True, timeout=8000, html=False)
+    ui.notify(error_text(error), type="negative", multi_line=True, timeout=8000, html=False)
 
 
-def _text(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """An error in words, without what only the log should have."""
     if isinstance(error, WeftError):
         return f"{error.message} ({error.hint})" if error.hint else error.message

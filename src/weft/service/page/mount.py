@@ -13,19 +13,20 @@ from nicegui import ui
 
 from weft.service.demo_controls import DemoControls
 from weft.service.hub.hub import SessionHub
+from weft.service.page.catalogue import catalogue
 from weft.service.page.demo import demo
 from weft.service.page.frame import THEME, framed
-from weft.service.page.history import dead_letters, log
+from weft.service.page.history import dead_letters, log, state
 from weft.service.page.overview import overview
 from weft.service.page.plan import plan
 from weft.service.page.query import query
-from weft.service.page.state import state
 from weft.service.page.visit import Live, PageModel, Visit
 
 __all__ = ["mount_page"]
 
 _VIEWS: dict[str, tuple[str, Callable[[Visit], Live]]] = {
     "/": ("Overview", overview),
+    "/streams": ("Streams", catalogue),
     "/plan": ("Plan", plan),
     "/query": ("Query", query),
     "/dead-letters": ("Dead letters", dead_letters),
@@ -58,7 +59,8 @@ def _add(model: PageModel, path: str, title: str, build: Callable[[Visit], Live]
     @ui.page(path)
     def page(request: Request) -> None:
         may_change = getattr(request.state, "access", "full") == "full"
-        visit = Visit(model, may_change, path, getattr(request.state, "client", ""))
+        asked = dict(request.query_params)
+        visit = Visit(model, may_change, path, getattr(request.state, "client", ""), asked)
         framed(visit, title, build, request.cookies.get(THEME))
 
 

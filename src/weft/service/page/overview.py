@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nicegui import ui
 
+from weft.runtime.observe.metrics import BatchMetrics
 from weft.service.hub.values import Overview, QueryInfo, StreamInfo
 from weft.service.page.charts import CHARTS, Second, chart_data, chart_options
-from weft.service.page.elements import set_rows, text_table
+from weft.service.page.elements import heading, set_rows, text_table
 from weft.service.page.visit import Live, Visit
 from weft.service.terminal.view import bytes_text, duration_text
 from weft.stats.input_figures import REASONS
 
-__all__ = ["overview"]
+__all__ = ["overview", "task_cells"]
 
 _TILES = ("rows/s in", "results/s out", "latency p50", "latency p95", "backlog", "state", "last batch")
 _STREAMS = (
@@ -24,7 +27,10 @@ _STREAMS = (
     "read by",
 )
 _QUERIES = ("query", "status", "results/s", "results", "latency p95", "state", "why")
+_TASKS = ("where", "slowest task", "of the work", "what it says")
 _UNKNOWN = "–"
+_SKEWED = 0.6  # of a hop's work in one task
+_PRESSED = 2.0  # seconds that a part may wait before it is said that too much comes
 
 
 def overview(visit: Visit) -> Live:
@@ -39,21 +45,30 @@ def overview(visit: Visit) -> Live:
     with ui.element("div").classes("w-charts"):
         for name, (unit, _) in CHARTS.items():
             with ui.element("div").classes("w-card"):
-                ui.label(f"{name}, {unit}").classes("w-title")
+                heading(f"{name}, {unit}")
                 charts[name] = ui.echart(chart_options(name)).style("height: 190px; width: 100%")
     with ui.element("section").classes("w-card"):
-        ui.label("Streams").classes("w-title")
-        streams = text_table(_STREAMS, left=("read by",))
+        heading("Streams")
+        streams = text_table(_STREAMS, left=("read by",), label="streams")
     with ui.element("section").classes("w-card"):
-        ui.label("Queries").classes("w-title")
-        queries = text_table(_QUERIES, left=("status", "why"))
+        heading("Queries")
+        queries = text_table(_QUERIES, left=("status", "why"), label="queries")
         none = ui.label("No query yet: add one under Query.").classes("w-dim")
 
-    def load() -> tuple[Overview, tuple[Second, ...]]:
-        return visit.hub.overview(), visit.model.trend.seconds()
+    with ui.element("section").classes("w-card"):
+        heading("Tasks of the last batch")
+        ui.label(
+            "A hop is as slow as its slowest task. Where one task does most of the work, values of a key are skewed; "
+            "where parts wait, more comes than is joined."
+        ).classes("w-dim")
+        tasks = text_table(_TASKS, left=("what it says",), label="tasks of the last batch")
 
-    def show(found: tuple[Overview, tuple[Second, ...]]) -> None:
-        seen, seconds = found
+    def load() -> tuple[Overview, tuple[Second, ...], BatchMetrics | None]:
+        return visit.hub.overview(), visit.model.trend.seconds(), visit.hub.seen().last
+
+    def show(found: tuple[Overview, tuple[Second, ...], BatchMetrics | None]) -> None:
+        seen, seconds, last = found
+        set_rows(tasks, task_cells(last, seen.streams))
         for name, text in tile_texts(seen).items():
             tiles[name].set_text(text)
         for name, chart in charts.items():
@@ -65,6 +80,23 @@ def overview(visit: Visit) -> Live:
         none.set_visibility(not seen.queries)
 
     return Live(load, show)
+
+
+def task_cells(last: BatchMetrics | None, streams: Sequence[StreamInfo]) -> list[tuple[str, ...]]:
+    """By hop, how long its slowest task took and which part of the work it did; then the streams that wait."""
+    rows: list[tuple[str, ...]] = []
+    for number, seconds in enumerate(last.seconds if last is not None else ()):
+        share = last.busiest[number] if last is not None and number < len(last.busiest) else None
+        told = "skewed: one task does most of it" if share is not None and _SKEWED < share < 1 else ""
+        where = "reading" if number == 0 else f"hop {number}"
+        rows.append((where, duration_text(seconds), _UNKNOWN if share is None else f"{share:.0%}", told))
+    for stream in streams:
+        if stream.backlog and stream.behind > _PRESSED:
+            waits = (
+                f"backpressure: {stream.backlog:,} parts wait, the first for {duration_text(stream.behind)}"
+            )
+            rows.append((f"stream {stream.name}", _UNKNOWN, _UNKNOWN, waits))
+    return rows
 
 
 def tile_texts(seen: Overview) -> dict[str, str]:

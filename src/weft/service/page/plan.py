@@ -22,7 +22,7 @@ from weft.plan.show.layout import draw_graph
 from weft.plan.show.observation import Observation, StepSeen
 from weft.plan.show.svg import colour_of, svg
 from weft.runtime.observe.observations import observed
-from weft.service.page.elements import set_rows, text_table
+from weft.service.page.elements import heading, set_rows, text_table
 from weft.service.page.visit import Live, PlanVersion, Visit
 
 __all__ = [
@@ -64,12 +64,12 @@ def plan(visit: Visit) -> Live:
     """Build the view."""
     choice = _Choice()
     with ui.element("section").classes("w-card"):
-        ui.label("Plans so far").classes("w-title")
+        heading("Plans so far")
         line = ui.html(sanitize=False).classes("w-time").props('role="list" aria-label="plans so far"')
         reason = ui.label("").classes("w-dim").style("white-space: pre-wrap").mark("plan-reason")
     with ui.element("section").classes("w-card"):
         with ui.element("div").classes("w-row"):
-            ui.label("Graph").classes("w-title")
+            heading("Graph")
             trees = ui.select([_ALL], value=_ALL, label="probe trees of").props(
                 "dense outlined options-dense"
             )
@@ -84,7 +84,7 @@ def plan(visit: Visit) -> Live:
             "A line is as thick as tuples pass over it; pale lines stay in their task. Click a part to see more."
         ).classes("w-dim")
     with ui.element("section").classes("w-card").mark("details") as panel:
-        title = ui.label("").classes("w-title")
+        title = heading("")
         facts = ui.label("").classes("w-dim").style("white-space: pre-wrap")
         figures = text_table(("", "predicted", "observed"))
     with ui.expansion("The plans as text").style("width: 100%"):

@@ -21,9 +21,10 @@ from weft.plan.show.figures import number
 from weft.plan.show.layout import draw_graph
 from weft.plan.show.svg import svg
 from weft.service.hub.values import NewQuery, StreamInfo
+from weft.service.page.elements import heading
 from weft.service.page.frame import tell_error
 from weft.service.page.results import Choice, results
-from weft.service.page.visit import Live, Visit
+from weft.service.page.visit import Live, Visit, query_link
 from weft.session.preview import Preview
 
 __all__ = [
@@ -72,7 +73,7 @@ class _Form:
 
     def build(self, choice: Choice) -> None:
         with ui.element("div").classes("w-row"):
-            ui.label("Query").classes("w-title")
+            heading("Query")
             self.name = ui.input("name").props("dense outlined").style("width: 170px").mark("name")
             self.strategy = ui.select(
                 [_AUTO, *STRATEGIES], value=_AUTO, label="strategy", on_change=self.changed
@@ -83,7 +84,10 @@ class _Form:
                 .props("dense")
                 .tooltip("also give the results that lie in the stored past")
             )
-        self.editor = make_editor("", self.changed, lambda: self.create(choice))
+        self.name.set_value(self.visit.asked.get("name", ""))
+        self.editor = make_editor(self.visit.asked.get("sql", ""), self.changed, lambda: self.create(choice))
+        if self.editor.value:
+            ui.timer(0.1, self.changed, once=True)
         self.visit.themed.append(self._theme)
         ui.timer(0.3, lambda: offer_words(self.editor, self.visit.hub.streams()), once=True)
         self.wrong = ui.label("").classes("w-pre w-error").props('role="alert"').mark("error")
@@ -98,9 +102,24 @@ class _Form:
                 )
             else:
                 ui.label("Ctrl+Enter runs it").classes("w-dim")
+            ui.space()
+            share = ui.button("Copy a link to it", icon="link", on_click=self.share).props(
+                "flat dense no-caps"
+            )
+            share.mark("share")
+
+    async def share(self) -> None:
+        """Put the address of this text into the bar of the browser, and into the clipboard where that is allowed."""
+        link = query_link(self.editor.value or "", (self.name.value or "").strip())
+        script = (
+            f"history.replaceState(null, '', {json.dumps(link)});"
+            "navigator.clipboard && navigator.clipboard.writeText(location.href).catch(() => {});"
+        )
+        ui.run_javascript(script)
+        ui.notify("the address of this page now has the query", type="positive", html=False)
 
     def build_preview(self) -> None:
-        ui.label("Before it runs").classes("w-title")
+        heading("Before it runs")
         self.summary = ui.label(_EMPTY).classes("w-dim").style("white-space: pre-wrap").mark("summary")
         self.picture = (
             ui.html(sanitize=False).classes("w-scroll w-fit").style("max-height: 330px").mark("preview")

@@ -15,6 +15,7 @@ from weft.errors import WeftError
 from weft.service.hub.hub import SessionHub
 from weft.service.hub.results import ResultsPage
 from weft.service.hub.values import QueryInfo
+from weft.service.page.elements import fill_rows, heading, rows_table
 from weft.service.page.frame import tell_error
 from weft.service.page.visit import Live, Visit
 from weft.service.terminal.view import counted
@@ -43,7 +44,7 @@ def results(visit: Visit, choice: Choice) -> Live:
     """Build the part of the view that shows results, and stops queries."""
     with ui.element("section").classes("w-card").mark("results"):
         with ui.element("div").classes("w-row"):
-            ui.label("Results").classes("w-title")
+            heading("Results")
             which = ui.select([], label="query", with_input=False).props("dense outlined options-dense")
             which.style("min-width: 190px").mark("which")
             status = ui.label("").classes("w-dim").mark("status")
@@ -52,8 +53,7 @@ def results(visit: Visit, choice: Choice) -> Live:
             parquet = ui.button("Parquet", icon="download").props("flat dense no-caps")
             stop = ui.button("Stop", icon="stop").props("flat dense no-caps color=negative").mark("stop")
         note = ui.label("").classes("w-dim").style("white-space: pre-wrap")
-        table = ui.table(columns=[], rows=[], row_key="#").props("flat dense virtual-scroll hide-pagination")
-        table.classes("w-results").props(':rows-per-page-options="[0]"')
+        table = rows_table("results")
 
     def load() -> _Shown:
         return _load(visit.hub, choice)
@@ -134,24 +134,13 @@ def _load(hub: SessionHub, choice: Choice) -> _Shown:
 
 
 def _show_rows(table: ui.table, page: ResultsPage | None) -> None:
-    """Show the rows of a page, the newest first; columns are by place, since names may be anything."""
-    names = [] if page is None else [one.name for one in page.columns]
-    columns = [
-        {"name": f"c{place}", "label": name, "field": f"c{place}", "align": "left"}
-        for place, name in enumerate(names)
-    ]
-    if table.columns != columns:
-        table.columns = columns
-    rows = []
-    for place, row in enumerate(reversed(page.rows())) if page is not None else ():
-        cells = {f"c{n}": _cell(row.get(name)) for n, name in enumerate(names)}
-        rows.append({"#": page.last - place if page is not None else 0, **cells})
-    if table.rows != rows:
-        table.rows = rows
-
-
-def _cell(value: object) -> str:
-    return "NULL" if value is None else str(value)
+    """Show the rows of a page, the newest first."""
+    if page is None:
+        fill_rows(table, (), ())
+        return
+    names = [column.name for column in page.columns]
+    rows = [[row.get(name) for name in names] for row in reversed(page.rows())]
+    fill_rows(table, names, rows, [page.last - place for place in range(len(rows))])
 
 
 def _file(hub: SessionHub, name: str, kind: str) -> bytes:

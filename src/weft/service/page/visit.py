@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import logging
 import threading
+import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import urlencode
 
 from weft.plan.physical.graph import PhysicalGraph
 from weft.plan.show.observation import Observation
@@ -35,6 +37,7 @@ __all__ = [
     "PlanVersions",
     "RecentLog",
     "Visit",
+    "query_link",
     "what_happened",
 ]
 
@@ -177,6 +180,8 @@ class RecentLog(logging.Handler):
         """Keep a line."""
         text = record.getMessage()
         if not text.startswith("{"):  # the log of batches, as JSON, is for machines
+            if record.exc_info is not None and record.exc_info[1] is not None:
+                text = f"{text}\n{''.join(traceback.format_exception(record.exc_info[1])).rstrip()}"
             self._lines.append(LogRecord(record.created, record.levelname.lower(), text))
 
     def lines(self) -> list[LogRecord]:
@@ -226,20 +231,27 @@ class PageModel:
 class Visit:
     """A visitor's page: what there is to see, and whether this visitor may change anything.
 
-    ``client`` is by what visitors are told apart. ``themed`` are called with whether the page is dark, once it is there
-    and whenever that changes.
+    ``client`` tells visitors apart, ``asked`` is what the address says beside the path. ``themed`` are called
+    with whether the page is dark, once it is there and whenever that changes.
     """
 
     model: PageModel
     may_change: bool
     path: str = "/"
     client: str = ""
+    asked: Mapping[str, str] = field(default_factory=dict)
     themed: list[Callable[[bool], None]] = field(default_factory=list)
 
     @property
     def hub(self) -> SessionHub:
         """The door to the session."""
         return self.model.hub
+
+
+def query_link(sql: str, name: str = "") -> str:
+    """The address of the view of queries, with a text in its editor: for others to open."""
+    parts = {"sql": sql, **({"name": name} if name else {})}
+    return f"/query?{urlencode(parts)}"
 
 
 @dataclass(frozen=True, slots=True)
