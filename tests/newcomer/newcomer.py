@@ -152,8 +152,13 @@ class Newcomer:
         expected = "".join(text for kind, text in blocks if kind.startswith("text"))
         if not expected:
             return
-        (self.work / f"{name}.py").write_text(program, encoding="utf-8")
-        printed = self.run(f"python {name}.py", f"the programs of {page.relative_to(ROOT)}")
+        folder = self.work / page.parent.name  # pages of a folder build upon each other
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.py").write_text(program, encoding="utf-8")
+        first = folder / "shop.py"  # as which the tutorial has its first program saved
+        if not first.exists():
+            first.write_text(blocks[[kind for kind, _ in blocks].index("python")][1], encoding="utf-8")
+        printed = self.run(f"python {name}.py", f"the programs of {page.relative_to(ROOT)}", folder=folder)
         if printed.split() != expected.split():
             raise StepError(f"{page}: it says\n{expected}\nand what is printed is\n{printed}")
 
@@ -204,9 +209,6 @@ def main(arguments: list[str]) -> int:
             newcomer.watch_demo()
             newcomer.try_first_project()
             for page, name in _pages():
-                if name == "step_1":
-                    first = _BLOCK.findall(page.read_text(encoding="utf-8"))[0][1]
-                    (newcomer.work / "shop.py").write_text(first, encoding="utf-8")
                 newcomer.read_page(page, name)
         except StepError as error:
             print(error, file=sys.stderr)

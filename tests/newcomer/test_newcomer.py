@@ -64,6 +64,12 @@ def test_the_first_page_is_true(newcomer: Newcomer) -> None:
     newcomer.read_page(ROOT / "README.md", "first")
 
 
+def test_the_tutorial_is_true(newcomer: Newcomer) -> None:
+    """Its first steps, in an environment that has nothing but the wheel."""
+    for page in sorted((ROOT / "docs" / "tutorial").glob("[12]-*.md")):
+        newcomer.read_page(page, f"step_{page.stem[0]}")
+
+
 def test_the_table_has_a_row_for_each_step() -> None:
     """With what was promised, where something was."""
     text = table([Step("`weft --help`", 0.31, 0.5), Step("`pip install weft`", 61.0)], "On 2 cores:")
