@@ -42,7 +42,6 @@ FRAGMENTS = {
     "weft.service.maven",
     "weft.service.page.history",
     "weft.session.request",
-    "weft.testing.reference_functions",
 }
 
 # Public classes of one name that still want names of their own.

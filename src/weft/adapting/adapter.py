@@ -141,11 +141,11 @@ class AdaptivePlan:
         self._observe(situation)
         if active.transition is not None:
             return self._end_transition(situation, active.transition)
-        found = self._proposed(situation)
-        if found is None:
+        adopted_plan = self._proposed(situation)
+        if adopted_plan is None:
             self._look(situation)
-            found = self._proposed(situation)  # where it is found in this thread
-        return found
+            adopted_plan = self._proposed(situation)  # where it is found in this thread
+        return adopted_plan
 
     # Looking for a better plan
 
@@ -227,17 +227,17 @@ class AdaptivePlan:
             size / self._speed + SETUP if needed else None,
             proposal.extra if needed else None,
         )
-        found = judge(prospect, self._adaptation, always=forced)
-        if found.way is None and proposal.same_stores is not None:
+        judged = judge(prospect, self._adaptation, always=forced)
+        if judged.way is None and proposal.same_stores is not None:
             return self._change(situation, over_same_stores(proposal), verdict, forced=forced)
-        if found.way is None:
+        if judged.way is None:
             self._hysteresis.stays()
-            _LOG.debug("the plan stays: %s", found.reason)
+            _LOG.debug("the plan stays: %s", judged.reason)
             return None
         if not forced and not self._hysteresis.allows():
             return None
-        reason = found.reason if verdict is None else verdict.reason
-        return self._adopt(situation, proposal, decision, Verdict(found.way, reason), prospect, size)
+        reason = judged.reason if verdict is None else verdict.reason
+        return self._adopt(situation, proposal, decision, Verdict(judged.way, reason), prospect, size)
 
     def _adopt(
         self,

@@ -158,11 +158,11 @@ class BackgroundPlanner:
         answer: Proposal | None = None
         try:
             data = pickle.dumps(search.snapshot)
-            found = self._replied(search, data)
-            if isinstance(found, Proposal):
-                answer = found
-            elif found is not None:
-                _warn(found)
+            reply = self._replied(search, data)
+            if isinstance(reply, Proposal):
+                answer = reply
+            elif reply is not None:
+                _warn(reply)
         except Exception as error:
             _warn(error)
         finally:
@@ -312,10 +312,10 @@ class PlanningProcess:
                 f"the query cannot be planned within {seconds:g} seconds",
                 hint='join fewer inputs, or choose a quicker strategy, such as "greedy_left_deep"',
             )
-        found = pickle.loads(answer)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        reply = pickle.loads(answer)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     def _is_loaded(self, gone: threading.Event) -> bool:
         """Start a process if there is none, and wait until it can be asked; False if nobody waits any more."""

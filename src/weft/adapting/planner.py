@@ -358,14 +358,14 @@ class Planner:
         plan, results = WorkloadPlan(()), dict[str, JointResult]()
         every = sorted({groups[name] for name in requests})
         asked = {g: {n: one.query for n, one in sorted(requests.items()) if groups[n] == g} for g in every}
-        for count, (group, mine) in enumerate(asked.items()):
+        for count, (group, queries) in enumerate(asked.items()):
             waiting = list(asked.values())[count + 1 :]
             options = options_of_group(self._options, results, waiting, statistics)
             before = _group_plan(running.plan, group)
             until = deadline.part(1 / (len(every) - count))
             if known is None:
-                found = optimise_alone(
-                    mine,
+                result = optimise_alone(
+                    queries,
                     statistics,
                     options,
                     own=own,
@@ -374,8 +374,8 @@ class Planner:
                     deadline=until,
                 )
             else:
-                found = optimise_all(
-                    mine,
+                result = optimise_all(
+                    queries,
                     statistics,
                     options,
                     method=self._method,
@@ -386,8 +386,8 @@ class Planner:
                     deadline=until,
                     quick=self._quick,
                 )
-            part = found.plan.in_group(group) if group else found.plan
-            plan, results[group] = plan.with_answers(part.answers, part.upkeep), found
+            part = result.plan.in_group(group) if group else result.plan
+            plan, results[group] = plan.with_answers(part.answers, part.upkeep), result
         return plan, results
 
     def _closed(
@@ -420,8 +420,8 @@ def _group_plan(plan: WorkloadPlan | None, group: str) -> WorkloadPlan | None:
     """A group's part of a plan, as the optimiser knows it."""
     if plan is None:
         return None
-    mine = [a for a in plan.answers if _is_walked(a.closing) and plan.group_of(a.name) == group]
-    answers = [Answer(answer.name, answer.query, answer.walks) for answer in mine]
+    walked = [a for a in plan.answers if _is_walked(a.closing) and plan.group_of(a.name) == group]
+    answers = [Answer(answer.name, answer.query, answer.walks) for answer in walked]
     part = WorkloadPlan(()).with_answers(answers, plan.upkeep)
     return part.in_group("") if part.answers else None
 

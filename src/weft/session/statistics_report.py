@@ -87,8 +87,8 @@ def statistics_report(
 
 def _sampled_rows(known: Known, sampled: Sampled | None, heavy: HeavyShares) -> Iterator[StatisticsRow]:
     shares = {**heavy, **(sampled.heavy if sampled is not None else {})}
-    for stream, found in shares.items():
-        for column, values in found.items():
+    for stream, by_column in shares.items():
+        for column, values in by_column.items():
             for value, share in values:
                 yield row_of(f"{stream}.{column} = {value!r}", "heavy", Figure(share, "sampled"), known)
     if sampled is None:

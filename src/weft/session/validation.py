@@ -107,10 +107,10 @@ def tasks_of(master: str, spark: SparkSession | None) -> int | None:
     >>> tasks_of("local", None), tasks_of("local[3]", None), tasks_of("spark://host:7077", None)
     (1, 3, None)
     """
-    found = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", master.strip()) if spark is None else None
-    if found is None:
+    local = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", master.strip()) if spark is None else None
+    if local is None:
         return None
-    return os.cpu_count() if found[1] == "*" else max(1, int(found[1] or 1))
+    return os.cpu_count() if local[1] == "*" else max(1, int(local[1] or 1))
 
 
 def refuse_connect(master: str, spark: SparkSession | None) -> None:
@@ -136,14 +136,14 @@ def stream_of(
     check(name, str, CatalogError, "a stream's name", "use a text")
     check(event_time, str | None, CatalogError, "an event time", "name a timestamp column")
     check(late, str, CatalogError, "late", 'use "drop" or "join"')
-    found = source_of(source)
-    schema = found if isinstance(found, Schema) else found.schema
+    readable = source_of(source)
+    schema = readable if isinstance(readable, Schema) else readable.schema
     if schema is None:
         raise CatalogError(f"stream {name} has no schema", hint="give one to weft.files")
     idle = None if idle_after is None else duration_of(idle_after, "idle_after")
     limit = None if ahead is None else duration_of(ahead, "ahead")
     stream = Stream(name, schema, event_time, duration_of(lateness, "a lateness"), late, idle, ahead=limit)
-    return stream, None if isinstance(found, Schema) else found
+    return stream, None if isinstance(readable, Schema) else readable
 
 
 # What users may give as a table's source; a text is a schema, to plan with only.

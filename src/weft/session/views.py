@@ -157,8 +157,8 @@ class SessionViews:
     @property
     def suspended(self) -> Mapping[str, str]:
         """The queries that are suspended, each with the reason: a sink or a stream that fails; nothing is lost."""
-        found = {} if self._last_run is None else self._last_run.loop.suspended()
-        return {name: one.reason for name, one in found.items()}
+        suspended = {} if self._last_run is None else self._last_run.loop.suspended()
+        return {name: one.reason for name, one in suspended.items()}
 
     @property
     def is_active(self) -> bool:
@@ -211,14 +211,14 @@ class SessionViews:
         history = self._last_run.loop.history
         # before the graphs, since another thread adds a graph before its first batch
         batches = [one for one in history.batches if history.is_committed(one[1].number)]
-        found = takewhile(lambda one: one[1].number > number, reversed(batches))
-        return tuple((history.graphs.get(graph), metrics) for graph, metrics in reversed(list(found)))
+        newer = takewhile(lambda one: one[1].number > number, reversed(batches))
+        return tuple((history.graphs.get(graph), metrics) for graph, metrics in reversed(list(newer)))
 
     @property
     def worker_pids(self) -> tuple[int, ...]:
         """The processes of the tasks that stay while the session runs; none where batches run otherwise."""
-        found: tuple[int, ...] = getattr(self._last_run.loop.executor, "pids", ()) if self._last_run else ()
-        return found
+        pids: tuple[int, ...] = getattr(self._last_run.loop.executor, "pids", ()) if self._last_run else ()
+        return pids
 
     @property
     def unfinished(self) -> Mapping[str, tuple[str, ...]]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from inspect import Parameter, Signature
 from typing import Any
 
 import numpy as np
@@ -29,12 +30,12 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from weft.errors import ConfigError, QueryError
-from weft.logical.expr.expression import Expr, identifier, to_sql
-from weft.logical.expr.user_functions import has_user_call
+from weft.logical.expr.expression import Expr, identifier, to_sql, type_sql
+from weft.logical.expr.user_functions import has_user_call, user_calls
 from weft.logical.query.join_tree import ASOF, Join
 from weft.logical.query.query import PRESENT, Input, Query
 from weft.logical.query.window import Range, Rows
-from weft.testing.reference_functions import define_functions
+from weft.logical.schema import DataType
 
 __all__ = [
     "BATCH",
@@ -42,11 +43,13 @@ __all__ = [
     "POSITION",
     "TIME",
     "UNTIL",
+    "define_functions",
     "groups_of",
     "inside_counts",
     "join_within_times",
     "reference_join",
 ]
+
 
 TIME, POSITION = "__time", "__position"
 BATCH, FROM, UNTIL = "__batch", "__from", "__until"
@@ -61,11 +64,11 @@ def reference_join(
 
     Without `ROWS` windows a table needs only the columns of its stream. ``functions`` are those that the query calls.
     """
-    found = join_within_times(query, tables, functions)
+    joined = join_within_times(query, tables, functions)
     if any(isinstance(input_.window, Rows) for input_ in query.inputs):
         positions = {alias: _column(tables, alias, POSITION) for alias in query.driving}
-        found = found.filter(pa.array(inside_counts(query, found, positions, groups_of(query, tables))))
-    return found.select([output.name for output in query.projection])
+        joined = joined.filter(pa.array(inside_counts(query, joined, positions, groups_of(query, tables))))
+    return joined.select([output.name for output in query.projection])
 
 
 def join_within_times(
@@ -110,7 +113,7 @@ def row_column(alias: str) -> str:
 
 def groups_of(query: Query, tables: Mapping[str, pa.Table]) -> dict[str, NDArray[np.int64]]:
     """For every input with a `ROWS` window, which tuples are counted together: those with the same number."""
-    found = {}
+    numbers = {}
     connection = _connection()
     for input_ in query.inputs:
         if not isinstance(input_.window, Rows):
@@ -118,14 +121,14 @@ def groups_of(query: Query, tables: Mapping[str, pa.Table]) -> dict[str, NDArray
         per = ", ".join(map(_quoted, input_.window.per)) or "1"
         connection.register("counted", _plain(tables[input_.alias]))
         text = f"SELECT dense_rank() OVER (ORDER BY {per}) AS number FROM counted ORDER BY {_ROW}"
-        found[input_.alias] = connection.sql(text).to_arrow_table()["number"].to_numpy()
+        numbers[input_.alias] = connection.sql(text).to_arrow_table()["number"].to_numpy()
         connection.unregister("counted")
-    return found
+    return numbers
 
 
 def inside_counts(
     query: Query,
-    found: pa.Table,
+    joined: pa.Table,
     positions: Mapping[str, NDArray[np.int64]],
     groups: Mapping[str, NDArray[np.int64]],
 ) -> NDArray[np.bool_]:
@@ -133,18 +136,18 @@ def inside_counts(
 
     ``groups`` says which tuples of these inputs are counted together.
     """
-    inside = np.ones(found.num_rows, np.bool_)
+    inside = np.ones(joined.num_rows, np.bool_)
     if not any(isinstance(input_.window, Rows) for input_ in query.inputs):
         return inside
-    places = {alias: positions[alias][found[row_column(alias)].to_numpy()] for alias in query.driving}
+    places = {alias: positions[alias][joined[row_column(alias)].to_numpy()] for alias in query.driving}
     last = np.max(list(places.values()), axis=0)
     for input_ in query.inputs:
         if isinstance(input_.window, Rows):
             group = groups[input_.alias]
-            mine = group[found[row_column(input_.alias)].to_numpy()]
-            for number in np.unique(mine):
+            counted = group[joined[row_column(input_.alias)].to_numpy()]
+            for number in np.unique(counted):
                 every = np.sort(positions[input_.alias][group == number])
-                some = mine == number
+                some = counted == number
                 newer = np.searchsorted(every, last[some], "right")
                 newer -= np.searchsorted(every, places[input_.alias][some], "right")
                 inside[some] &= newer < input_.window.count
@@ -326,3 +329,40 @@ def _or_null(node: Any) -> Any:
 
 def _quoted(name: str) -> str:
     return sqlglot.transpile(identifier(name), read="spark", write="duckdb", identify=True)[0]
+
+
+def define_functions(connection: Any, query: Query, functions: Mapping[str, Callable[..., Any]]) -> None:
+    """Make users' functions DuckDB's, each for the types it is called with."""
+    kinds: dict[str, tuple[list[str], str]] = {}
+    for expr in query.expressions():
+        for call in user_calls(expr):
+            kind = [_duckdb_type(arg.type) for arg in call.args], _duckdb_type(call.type)
+            if kinds.setdefault(call.function, kind) != kind:
+                raise QueryError(f"the reference takes {call.function} with one kind of arguments only")
+    for name, (parameters, returns) in kinds.items():
+        connection.create_function(
+            name,
+            _adapted(functions[name], len(parameters)),
+            parameters,
+            returns,
+            type="arrow",
+            null_handling="special",
+        )
+
+
+def _adapted(function: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """A function of so many arrays; DuckDB reads off its signature how many it takes."""
+
+    def adapted(*columns: Any) -> Any:
+        return function(*(c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns))
+
+    names = (Parameter(f"x{i}", Parameter.POSITIONAL_ONLY) for i in range(count))
+    adapted.__signature__ = Signature(list(names))  # type: ignore[attr-defined]
+    return adapted
+
+
+def _duckdb_type(type_: DataType) -> str:
+    """A type by DuckDB's name; times are plain, as in `_plain`."""
+    if type_.name == "timestamp":
+        return "TIMESTAMP"
+    return str(sqlglot.exp.DataType.build(type_sql(type_), dialect="spark").sql("duckdb"))
