@@ -96,11 +96,12 @@ def _look(browser: Any, service: Served, folder: Path) -> None:
     page.screenshot(path=folder / "page-error.png", clip={"x": 0, "y": 0, "width": 1280, "height": 480})
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        for view in ("overview", "plan", "query", "dead-letters", "state", "log", "demo"):
+        for view in ("overview", "streams", "plan", "query", "dead-letters", "state", "log", "demo"):
             visitor.open(f"{service.url}/{'' if view == 'overview' else view}")
             _settle(page)
             page.screenshot(path=folder / f"all-{view}-{scheme}.png", full_page=True)
     shutil.copy(folder / "all-overview-dark.png", folder / "page-overview.png")
+    shutil.copy(folder / "all-streams-light.png", folder / "page-streams.png")
     shutil.copy(folder / "all-plan-light.png", folder / "page-plan.png")
     shutil.copy(folder / "all-dead-letters-light.png", folder / "page-dead-letters.png")
     context.close()

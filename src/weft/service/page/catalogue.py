@@ -97,7 +97,7 @@ def _role(stream: StreamInfo, column: str) -> str:
 
 def about_stream(stream: StreamInfo) -> str:
     """Where a stream comes from, what it has brought, and who reads it."""
-    rows = f"{stream.rows:,} rows so far, {stream.rows_per_second:,.0f} a second"
+    rows = f"{counted(stream.rows, 'row')} so far, {stream.rows_per_second:,.0f} a second"
     late = f", late after {duration_text(stream.lateness)}" if stream.lateness else ""
     time = f"time in {stream.event_time}{late}" if stream.event_time else "time of arrival"
     readers = f"read by {', '.join(stream.readers)}" if stream.readers else "read by no query"
