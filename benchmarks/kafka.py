@@ -51,7 +51,7 @@ from weft.connectors.kafka.sink_values import json_values
 from weft.connectors.kafka.values import ValueFormat
 from weft.errors import ConfigError
 from weft.logical.schema import Schema
-from weft.service.maven import cache, fetch_files
+from weft.service.kafka_broker import cache, fetch_files
 
 LATENESS = "1 second"  # partitions are not read in step
 AVRO = json.dumps(

@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from weft.optimizer.cost import Weights as Weights
     from weft.optimizer.space import Options as Options
     from weft.ports.punctuation import Punctuations as Punctuations
-    from weft.session.notebook import load_ipython_extension as load_ipython_extension
     from weft.session.planned_query import PlannedQuery as PlannedQuery
     from weft.session.session import Session as Session
+    from weft.session.show.notebook import load_ipython_extension as load_ipython_extension
     from weft.sql.builder import from_ as from_
     from weft.sql.builder import select as select
     from weft.stats.statistics import Statistics as Statistics

@@ -19,8 +19,7 @@ from tests.unit.connectors.kafka.avro.random_avro import encoded
 from weft.connectors.kafka.registry import RegistryOptions, SchemaRegistry
 from weft.errors import ConfigError, SourceError
 from weft.runtime.spark.java import find_java
-from weft.service.kafka_broker import free_ports
-from weft.service.maven import cache, fetch_files, is_fetched
+from weft.service.kafka_broker import cache, fetch_files, free_ports, is_fetched
 
 __all__ = ["Registry", "client", "fetch", "framed", "why_missing"]
 

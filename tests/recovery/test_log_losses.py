@@ -231,7 +231,9 @@ def test_results_that_wait_are_noticed_when_they_change(tmp_path: Path) -> None:
 def test_a_file_that_is_none_of_the_logs_stays(scene: Scene) -> None:
     """It may be the only copy of one that somebody moved out of the way."""
     scene.stop()
-    (blueprint,) = (scene.checkpoint / "blueprints").glob("*.json")
+    blueprint = max(
+        (scene.checkpoint / "blueprints").glob("*.json"), key=lambda file: file.stat().st_mtime_ns
+    )
     bucket = next((scene.checkpoint / "state/buckets").iterdir())
     for file in (blueprint, bucket):
         away = file.rename(file.with_name(f"{file.name}.old"))

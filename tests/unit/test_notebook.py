@@ -20,7 +20,7 @@ from tests.unit.adapting.snapshots import CHAIN, COLUMNS
 from tests.unit.adapting.worlds import World
 from weft.errors import ConfigError
 from weft.session import planned_query
-from weft.session.display import watch_session
+from weft.session.show.display import watch_session
 
 LONGEST = 260  # letters of what stands for one thing
 PAIR = "SELECT r.a AS a, s.b AS b FROM r [RANGE 1 MINUTE], s [RANGE 1 MINUTE] WHERE r.a = s.a"

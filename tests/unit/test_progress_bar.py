@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from weft.runtime.observe.metrics import BatchMetrics
-from weft.session import display as bounded
-from weft.session.display import progress_bar, total_files
+from weft.session.show import display as bounded
+from weft.session.show.display import progress_bar, total_files
 
 
 @dataclass

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.stats.test_combine import Samples, checked, sampled
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.session.session import Session
-from weft.session.statistics_report import statistics_report
+from weft.session.show.statistics_report import statistics_report
 from weft.stats.known import CallSums, Checked, Known, StreamSums
 from weft.stats.statistics import Statistics, StreamStatistics
 

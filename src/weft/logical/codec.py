@@ -55,7 +55,7 @@ from weft.logical.query.query import Input, Key, Output, Query
 from weft.logical.query.window import Range, Rows, Unbounded
 from weft.logical.schema import DataType, Field, Schema, Stream
 
-__all__ = ["LOGICAL", "Codec", "Form", "Packed", "compact", "decode", "encode"]
+__all__ = ["LOGICAL", "Codec", "Form", "PackedNumbers", "compact", "decode", "encode"]
 
 LOGICAL: tuple[type, ...] = (
     *(DataType, Field, Schema, Stream, Range, Rows, Unbounded),
@@ -79,7 +79,7 @@ class Form(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedNumbers:
     """Many numbers as one text: their bytes in base64, after the type code of `array` that they have.
 
     That is the first of ``typecodes`` that can hold all of them.

@@ -290,6 +290,7 @@ Made = TypeVar("Made")
 def decode(kind: type[Made], value: Any) -> Made:
     """A value of JSON as one of a type.
 
+    >>> from datetime import datetime
     >>> decode(tuple[datetime, ...], ["2024-01-01T00:00:00Z"])[0].year
     2024
     """

@@ -26,8 +26,6 @@ from weft.optimizer.space import Options
 from weft.ports.sink import Sink
 from weft.runtime.observe.recent_statistics import RecentStatistics
 from weft.runtime.queries.request import QueryRequest
-from weft.session.display import Watch, progress_bar, session_html, watch_session
-from weft.session.notebook import show_tables_in_notebooks
 from weft.session.planned_query import PlannedQuery
 from weft.session.preview import (
     CompareQuestion,
@@ -41,6 +39,8 @@ from weft.session.registry import Registered
 from weft.session.relations import SessionRelations
 from weft.session.request import bind_query, request_of
 from weft.session.settings import Settings, takes_settings
+from weft.session.show.display import Watch, progress_bar, session_html, watch_session
+from weft.session.show.notebook import show_tables_in_notebooks
 from weft.session.start import start_run
 from weft.session.validation import check
 from weft.session.views import QueryGraphs, SessionViews

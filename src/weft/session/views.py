@@ -34,7 +34,7 @@ from weft.runtime.queries.request import QueryRequest
 from weft.session.planned_query import PlannedQuery, explain_queries
 from weft.session.registry import Registered
 from weft.session.settings import Settings
-from weft.session.statistics_report import StatisticsReport, statistics_report
+from weft.session.show.statistics_report import StatisticsReport, statistics_report
 from weft.session.validation import check
 from weft.stats.statistics import Statistics
 

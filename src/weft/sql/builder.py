@@ -16,7 +16,7 @@ from weft.logical.query.query import Query
 from weft.sql.bind import bind
 from weft.sql.parse import parse_fragment
 from weft.sql.read import read_item, read_statement
-from weft.sql.source import Piece, Source
+from weft.sql.source import Piece, SqlText
 from weft.sql.statement import Item, JoinRef, Name, Relation, SelectRef, Statement, StreamRef, leaves
 from weft.sql.windows import WindowLike, parse_window
 
@@ -121,7 +121,7 @@ class Builder:
         """The calls so far, as SQL would say them."""
         texts = ", ".join(item.value.source.text for item in self.items)
         return Statement(
-            self.items, self.relations, self.conditions, Source(texts), self.crossed, "call .cross()"
+            self.items, self.relations, self.conditions, SqlText(texts), self.crossed, "call .cross()"
         )
 
     def build(self, catalog: Catalog, limits: Limits = DEFAULT_LIMITS) -> Query:

@@ -25,7 +25,7 @@ from weft.logical.times import parse_interval
 from weft.sql.parse import parse_fragment
 from weft.sql.reject import refuse_arguments, unknown_function, unsupported
 from weft.sql.scope import Scope
-from weft.sql.source import Piece, Source
+from weft.sql.source import Piece, SqlText
 
 __all__ = [
     "bind_conditions",
@@ -107,7 +107,7 @@ def interval(node: exp.Interval) -> Literal:
     return literal(parse_interval(text))
 
 
-def type_of(source: Source, node: exp.Cast) -> DataType:
+def type_of(source: SqlText, node: exp.Cast) -> DataType:
     """The type that CAST names."""
     to = node.args["to"]
     kind = to.this if isinstance(to, exp.DataType) else None
@@ -236,7 +236,7 @@ def _flat(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
 
 @dataclass(frozen=True, slots=True)
 class _Binder:
-    source: Source
+    source: SqlText
     scope: Scope
 
     def bind(self, node: exp.Expr, depth: int) -> Expr:

@@ -28,7 +28,7 @@ from sqlglot.parsers.spark import SparkParser
 
 from weft.errors import QueryError, SqlError
 from weft.logical.query.limits import DEFAULT_LIMITS, Limits
-from weft.sql.source import Piece, Source, Span
+from weft.sql.source import Piece, Span, SqlText
 
 __all__ = [
     "Bracket",
@@ -165,7 +165,7 @@ _WINDOW_WORDS = ("RANGE", "ROWS", "UNBOUNDED")
 class Bracket:
     """``[...]`` in the text: most likely a window."""
 
-    source: Source
+    source: SqlText
     span: Span
 
     @property
@@ -222,16 +222,16 @@ def parse_fragment(text: str) -> Piece:
     return Piece(_tree(rest, exp.Expr), rest)
 
 
-def _scan(text: str, limits: Limits = DEFAULT_LIMITS) -> Source:
+def _scan(text: str, limits: Limits = DEFAULT_LIMITS) -> SqlText:
     """The text cut into tokens, its parentheses in pairs."""
-    _check_size(Source(text, limits=limits), "characters", len(text), "characters")
+    _check_size(SqlText(text, limits=limits), "characters", len(text), "characters")
     if not text.isprintable() and any(0xD800 <= ord(char) < 0xE000 for char in text):
-        raise Source("").error((0, 0), "the text is not valid Unicode: it contains half a surrogate pair")
+        raise SqlText("").error((0, 0), "the text is not valid Unicode: it contains half a surrogate pair")
     try:
-        source = Source(text, mark_names(text, _DIALECT.tokenize(text)), limits)
+        source = SqlText(text, mark_names(text, _DIALECT.tokenize(text)), limits)
     except TokenError as error:
         end = min(error.end or len(text), len(text))
-        raise Source(text).error(
+        raise SqlText(text).error(
             _unclosed(text, end), "cannot read the text from here", "is a quote or a comment never closed?"
         ) from None
     _check_size(source, "words", len(source.tokens), "words and signs")
@@ -239,7 +239,7 @@ def _scan(text: str, limits: Limits = DEFAULT_LIMITS) -> Source:
     return source
 
 
-def _check_size(source: Source, name: str, count: int, units: str) -> None:
+def _check_size(source: SqlText, name: str, count: int, units: str) -> None:
     try:
         source.limits.check(name, count, f"the text has {count:,} {units}")
     except QueryError as error:
@@ -263,7 +263,7 @@ def _is_readable(text: str) -> bool:
     return True
 
 
-def _check_pairs(source: Source) -> None:
+def _check_pairs(source: SqlText) -> None:
     opened: list[Token] = []
     for token in source.tokens:
         if token.token_type in _CLOSER:
@@ -276,7 +276,7 @@ def _check_pairs(source: Source) -> None:
         raise source.error(_at(opened[-1]), f"this {opened[-1].text} is never closed")
 
 
-def _check_statement(source: Source) -> None:
+def _check_statement(source: SqlText) -> None:
     if not source.tokens:
         raise source.error(source.whole, "there is no query", "write SELECT … FROM …")
     first = source.tokens[0]
@@ -297,7 +297,7 @@ def _check_statement(source: Source) -> None:
 _FLAT = "join the streams in one SELECT"
 
 
-def _cut_brackets(source: Source) -> tuple[dict[int, Bracket], Source]:
+def _cut_brackets(source: SqlText) -> tuple[dict[int, Bracket], SqlText]:
     """The brackets, and the text without their tokens."""
     brackets: dict[int, Bracket] = {}
     kept: list[Token] = []
@@ -315,7 +315,7 @@ def _cut_brackets(source: Source) -> tuple[dict[int, Bracket], Source]:
     return brackets, replace(source, tokens=tuple(kept))
 
 
-def _bracket(source: Source, first: Token, rest: Iterator[Token]) -> Bracket:
+def _bracket(source: SqlText, first: Token, rest: Iterator[Token]) -> Bracket:
     depth, last = 1, first
     while depth:  # brackets are in pairs, as `_scan` has seen
         last = next(rest)
@@ -349,7 +349,7 @@ _SHUT = frozenset(
 )
 
 
-def _check_neighbours(source: Source) -> None:
+def _check_neighbours(source: SqlText) -> None:
     kinds = [*(token.token_type for token in source.tokens), None, None]
     for index, token in enumerate(source.tokens):
         kind, then = kinds[index + 1 : index + 3]
@@ -360,7 +360,7 @@ def _check_neighbours(source: Source) -> None:
             raise source.error(_at(token), "something is missing after (")
 
 
-def _check_joins(source: Source) -> None:
+def _check_joins(source: SqlText) -> None:
     """Refuse long runs of JOIN without ON: sqlglot tries every way to pair them with what follows."""
     pending = 0
     for token, before in zip(source.tokens[1:], source.tokens, strict=False):
@@ -373,7 +373,7 @@ def _check_joins(source: Source) -> None:
             raise source.error(_at(token), f"more than {_MOST_BARE_JOINS} JOINs without ON", hint)
 
 
-def _tree(source: Source, into: type[exp.Expr] | None) -> exp.Expr:
+def _tree(source: SqlText, into: type[exp.Expr] | None) -> exp.Expr:
     """What sqlglot makes of the tokens: one statement, or one node of a kind."""
     parser = _DIALECT.parser(error_message_context=len(source.text))
     tokens = list(source.tokens)
@@ -391,7 +391,7 @@ def _tree(source: Source, into: type[exp.Expr] | None) -> exp.Expr:
     return trees[0]
 
 
-def _syntax_error(source: Source, error: ParseError) -> SqlError:
+def _syntax_error(source: SqlText, error: ParseError) -> SqlError:
     details = error.errors[0] if error.errors else {}
     start = len(details.get("start_context") or "")
     span = (start, start + len(details.get("highlight") or ""))

@@ -15,7 +15,7 @@ from weft.logical.query.limits import DEFAULT_LIMITS, Limits
 from weft.logical.query.window import UNBOUNDED, Window
 from weft.sql.parse import Bracket, parse_select
 from weft.sql.reject import refuse_arguments, unsupported
-from weft.sql.source import Piece, Source
+from weft.sql.source import Piece, SqlText
 from weft.sql.statement import (
     InputRef,
     Item,
@@ -69,7 +69,7 @@ class _SelectReader:
     positions of the brackets that were read.
     """
 
-    source: Source
+    source: SqlText
     brackets: Mapping[int, Bracket]
     named: Mapping[str, tuple[Statement, ...]]
     windowed: set[int]
@@ -136,7 +136,7 @@ class _SelectReader:
         return read_bracket(bracket) if bracket else (UNBOUNDED, ())
 
 
-def _conditions(source: Source, where: exp.Expr | None) -> tuple[Piece, ...]:
+def _conditions(source: SqlText, where: exp.Expr | None) -> tuple[Piece, ...]:
     if where is None:
         return ()
     refuse_arguments(source, where, "this")
@@ -155,7 +155,7 @@ def read_item(piece: Piece) -> Item:
     return Item(Piece(node.this, piece.source), _name(piece.source, alias))
 
 
-def _name(source: Source, identifier: exp.Expr) -> Name:
+def _name(source: SqlText, identifier: exp.Expr) -> Name:
     name = Name(identifier.name, source, source.span(identifier))
     if not isinstance(identifier, exp.Identifier):
         raise unsupported(source, identifier)

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from weft.errors import QueryError, SqlError
 from weft.logical.expr.functions import similar_functions
-from weft.sql.source import Source, Span
+from weft.sql.source import Span, SqlText
 
 __all__ = ["refuse_arguments", "unknown_function", "unsupported"]
 
@@ -168,7 +168,7 @@ def unknown_function(written: str, args: int, own: Iterable[str] = ()) -> QueryE
     return QueryError(f"there is no function {written}", hint=similar_functions(name, own))
 
 
-def unsupported(source: Source, node: exp.Expr) -> SqlError:
+def unsupported(source: SqlText, node: exp.Expr) -> SqlError:
     """The error for a node that is not supported."""
     span = source.span(node)
     for kind in type(node).__mro__:
@@ -178,7 +178,7 @@ def unsupported(source: Source, node: exp.Expr) -> SqlError:
     return source.error(span, f"{source.text_of(span)} is not supported")
 
 
-def refuse_arguments(source: Source, node: exp.Expr, *understood: str) -> None:
+def refuse_arguments(source: SqlText, node: exp.Expr, *understood: str) -> None:
     """Raise an error if a node has an argument other than those that are ``understood``."""
     for key, value in node.args.items():
         if key in understood or value is None or value is False or value == []:
@@ -193,7 +193,7 @@ def _listed(value: object) -> Iterable[object]:
     return value if isinstance(value, list) else [value]
 
 
-def _from_keyword(source: Source, name: str, span: Span) -> Span:
+def _from_keyword(source: SqlText, name: str, span: Span) -> Span:
     """The span, beginning with its clause's keyword if that stands outside parentheses."""
     keyword = source.clause(_SIGNS.get(name, name.split()[0]))
     if keyword is None or keyword[0] > span[1]:

@@ -1,6 +1,6 @@
 """A text, its tokens, and where in it a node of the syntax tree stands.
 
-Guarantees: `Source.span` never fails and never points outside the text. sqlglot keeps positions for names,
+Guarantees: `SqlText.span` never fails and never points outside the text. sqlglot keeps positions for names,
 literals and the last word of most nodes; a node's span is that of all it contains, plus the words that open and
 close it.
 """
@@ -16,7 +16,7 @@ from sqlglot import Token, TokenType, exp
 from weft.errors import SqlError, WeftError
 from weft.logical.query.limits import DEFAULT_LIMITS, Limits
 
-__all__ = ["Piece", "Source", "Span"]
+__all__ = ["Piece", "Span", "SqlText"]
 
 # Half open: text[start:end].
 Span = tuple[int, int]
@@ -51,7 +51,7 @@ _DEPTH = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SqlText:
     """What a user wrote, as text and as tokens, and how large it may be."""
 
     text: str
@@ -157,7 +157,7 @@ class Piece:
     """An expression of the syntax tree and the text it was read from."""
 
     node: exp.Expr
-    source: Source
+    source: SqlText
 
     @property
     def span(self) -> Span:

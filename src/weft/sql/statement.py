@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from weft.errors import SqlError
 from weft.logical.query.window import UNBOUNDED, Window
-from weft.sql.source import Piece, Source, Span
+from weft.sql.source import Piece, Span, SqlText
 
 __all__ = [
     "CROSS_JOIN",
@@ -31,13 +31,13 @@ class Name:
     """A word and the place where it stands."""
 
     text: str
-    source: Source
+    source: SqlText
     span: Span
 
     @classmethod
     def plain(cls, text: str) -> Name:
         """A name that is a text of its own, as the builder takes them."""
-        return cls(text, Source(text), (0, len(text)))
+        return cls(text, SqlText(text), (0, len(text)))
 
     def error(self, message: str, hint: str | None = None) -> SqlError:
         """An error about this name."""
@@ -117,7 +117,7 @@ class Statement:
     items: tuple[Item, ...]
     relations: tuple[Relation, ...]
     where: tuple[Piece, ...]
-    source: Source
+    source: SqlText
     cross: bool = False
     crossing: str = CROSS_JOIN
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.logical.codec import Packed, compact, decode, encode
+from weft.logical.codec import PackedNumbers, compact, decode, encode
 
 
 class Pair(NamedTuple):
@@ -72,8 +72,8 @@ class Whole:
     shorts: Mapping[str, Short] = field(default_factory=dict)
     numbered: Mapping[int, Label] = field(default_factory=dict)
     paired: Mapping[tuple[str, ...], int] = field(default_factory=dict)
-    packed: Annotated[tuple[int, ...], Packed()] = ()
-    floats: Annotated[tuple[float, ...], Packed("d")] = ()
+    packed: Annotated[tuple[int, ...], PackedNumbers()] = ()
+    floats: Annotated[tuple[float, ...], PackedNumbers("d")] = ()
     free: Mapping[str, Any] = field(default_factory=dict)
     label: Label | None = None
 

@@ -32,7 +32,7 @@ from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import HeldState
 from weft.runtime.wire.exchange import Exchange, Sender, SentParcel
 from weft.runtime.wire.messages import Message
-from weft.runtime.wire.reports import HopReport, Results
+from weft.runtime.wire.reports import HopReport, ResultsReport
 from weft.runtime.wire.task_input import Job, Setup
 from weft.session.session import Session
 from weft.storage.storage import LocalDisk
@@ -122,7 +122,7 @@ def main(kind: str, rows: str, portion: str, folder: str) -> None:
         told = hop(kind, int(rows), int(portion), Path(folder))
     reports = [HopReport.from_message(message) for message in told if HopReport.is_in(message)]
     counts = [report.counts for report in reports if report.counts]
-    sent = [message for message in told if Results.is_in(message) or not message.is_report]
+    sent = [message for message in told if ResultsReport.is_in(message) or not message.is_report]
     given = sum(batch.num_rows for message in sent for batch in _batches(message, Path(folder)))
     print(json.dumps({"bytes": peak.bytes - before, "counts": counts, "given": given}))
 
@@ -131,7 +131,7 @@ def _batches(message: Message, folder: Path) -> list[pa.RecordBatch]:
     """The batches of a parcel, or of results, which are mapped if they are many."""
     if not message.is_report:
         return SentParcel.from_message(message).packed.batches()
-    found = Results.from_message(message)
+    found = ResultsReport.from_message(message)
     read = (batch for name in found.files for batch in read_file(LocalDisk(folder), name))
     return [*found.packed.batches(), *read]
 

@@ -17,7 +17,7 @@ from weft.runtime.output.spill import Spill
 from weft.runtime.wire import parcel_server
 from weft.runtime.wire.channel import bound_silence
 from weft.runtime.wire.credentials import Credentials
-from weft.runtime.wire.exchange import SMALL, Exchange, Packed
+from weft.runtime.wire.exchange import SMALL, Exchange, PackedBatches
 from weft.runtime.wire.parcel_server import ParcelFolder, fetch_parcel, know_stage
 
 STAGE = Credentials(b"k" * 32)
@@ -31,11 +31,11 @@ def folder() -> Iterator[ParcelFolder]:
     assert not os.path.exists(found.path)
 
 
-def elsewhere(packed: Packed, folder: ParcelFolder) -> Packed:
+def elsewhere(packed: PackedBatches, folder: ParcelFolder) -> PackedBatches:
     """The same file as a task of another host knows it: its path is not there."""
     path, _, origin = packed.data.to_pybytes().decode().partition("\n")
     assert origin == folder.origin
-    return Packed.in_file(f"/elsewhere/{os.path.basename(path)}", origin)
+    return PackedBatches.in_file(f"/elsewhere/{os.path.basename(path)}", origin)
 
 
 def batches(sizes: list[int]) -> list[pa.RecordBatch]:

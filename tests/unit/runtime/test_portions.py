@@ -34,7 +34,7 @@ from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.state.stores import HeldState
 from weft.runtime.wire.exchange import Exchange, Sender
 from weft.runtime.wire.messages import Message
-from weft.runtime.wire.reports import Failure, HopReport, Results
+from weft.runtime.wire.reports import Failure, HopReport, ResultsReport
 from weft.runtime.wire.task_input import Job, Setup
 from weft.storage.storage import LocalDisk
 
@@ -275,7 +275,7 @@ def test_results_for_the_driver_come_in_the_order_they_were_found(shared: bool, 
     session = planned("a.k = b.k")
     exchange = Exchange(str(tmp_path)) if shared else Exchange()
     messages = told(job_of(tmp_path, {}, exchange), session)
-    (sent,) = (Results.from_message(message) for message in messages if Results.is_in(message))
+    (sent,) = (ResultsReport.from_message(message) for message in messages if ResultsReport.is_in(message))
     assert len(sent.files) > 1  # each of them has about a portion
     found = [batch for name in sent.files for batch in read_file(LocalDisk(tmp_path), name)]
     assert sent.packed.batches() == []

@@ -31,7 +31,7 @@ from weft.runtime.wire.reports import (
     ProtocolError,
     ReadReport,
     Report,
-    Results,
+    ResultsReport,
     TuplesCounted,
     read_report,
 )
@@ -93,7 +93,7 @@ EXAMPLES: list[Report] = [
 
 def test_every_kind_is_tried_here() -> None:
     """A kind that nobody tries may lose a field on its way."""
-    assert {type(report).kind for report in EXAMPLES} | {Results.kind} == set(KINDS)
+    assert {type(report).kind for report in EXAMPLES} | {ResultsReport.kind} == set(KINDS)
 
 
 @pytest.mark.parametrize("report", EXAMPLES, ids=lambda report: type(report).kind)
@@ -112,8 +112,8 @@ def test_results_and_parcels_arrive_as_they_were_sent(kind: str, tmp_path: Path)
     packed, sender = exchange.pack(MANY, MANY), Sender(2, 1, 7)
     assert packed.how == kind
     runs = (SortedRun("exchange/0/x", 0, 3, 90, (-5, 1 << 60), 7, 2),)
-    found = read_report(Results("q", sender, packed, ("f", "g"), runs).to_message(1))
-    assert isinstance(found, Results)
+    found = read_report(ResultsReport("q", sender, packed, ("f", "g"), runs).to_message(1))
+    assert isinstance(found, ResultsReport)
     assert (found.query, found.sender, found.packed.batches()) == ("q", sender, [MANY, MANY])
     assert (found.files, found.runs) == (("f", "g"), runs)
     for counts in (None, (19_000, 0, 21_000)):

@@ -205,6 +205,25 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: str) -> None:
         one.stored()
 
 
+def test_a_file_that_is_restored_is_read_by_the_process_that_found_it_damaged(tmp_path: Path) -> None:
+    """A session that is started again in the same program would be told for ever that the file is damaged."""
+    one = Partition(on_disk(tmp_path))
+    one.run({"a": 500, "b": 5})
+    assert one.file is not None
+    path = tmp_path / BUCKETS / one.file.name
+    content = path.read_bytes()
+    runs = read_manifest(one.storage, one.file).since(one.begun)
+    (first,) = next(iter(runs.values()))
+    reader = OpenSegments(one.storage)
+    path.unlink()
+    path.write_bytes(content[:2000] + bytes([content[2000] ^ 1]) + content[2001:])
+    with pytest.raises(StateError, match=one.file.name):
+        reader.open(0, first)
+    path.unlink()
+    path.write_bytes(content)
+    assert reader.open(0, first).batch.num_rows == 500
+
+
 def test_a_partition_manifest_goes_through_bytes(tmp_path: Path) -> None:
     """Also to the disk and, flushed, past a death of the machine."""
     runs = {"a by k": (StoredRun("0-1-f", 0, 10, 0, Bounds(3, 9, None, None)),), "b": ()}

@@ -23,7 +23,7 @@ from weft.optimizer.joint.methods import JointResult, optimise_all
 from weft.service.api.guard import GuardSettings
 from weft.service.api.tokens import read_tokens
 from weft.service.client import Client, ServiceError
-from weft.service.hub.planning_lanes import WAITING, PlanningLanes
+from weft.service.hub.hub import WAITING, PlanningLanes
 from weft.service.hub.refusals import BusyError, ConflictError
 from weft.service.hub.values import NewQuery
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from weft.errors import FunctionError, SinkError
 from weft.runtime.output.batch_files import read_file
 from weft.runtime.wire.exchange import Sender
-from weft.runtime.wire.reports import Failure, HopReport, Results
+from weft.runtime.wire.reports import Failure, HopReport, ResultsReport
 from weft.runtime.wire.sorted_runs import SortedRun
 from weft.stats.histogram import Latency
 from weft.storage.storage import Storage
@@ -59,7 +59,7 @@ class BatchResults:
 
     @classmethod
     def of(
-        cls, hops: Sequence[HopReport], results: Sequence[Results], failures: Sequence[Failure]
+        cls, hops: Sequence[HopReport], results: Sequence[ResultsReport], failures: Sequence[Failure]
     ) -> BatchResults:
         """What tasks reported of results, in all hops, and of queries that failed."""
         failed: dict[str, str] = {}

@@ -28,9 +28,9 @@ from weft.runtime.model.columns import concat
 from weft.runtime.output.batch_files import ResultFiles
 from weft.runtime.output.sink_errors import sink_error
 from weft.runtime.output.spill import SortedSpill, Spill
-from weft.runtime.wire.exchange import SMALL, Packed, Sender, SentParcel
+from weft.runtime.wire.exchange import SMALL, PackedBatches, Sender, SentParcel
 from weft.runtime.wire.messages import Message
-from weft.runtime.wire.reports import Failure, HopReport, Results
+from weft.runtime.wire.reports import Failure, HopReport, ResultsReport
 from weft.runtime.wire.task_input import Job
 
 __all__ = ["TaskOutlet", "failures"]
@@ -179,12 +179,12 @@ class TaskOutlet:
         if isinstance(writer, SortedSpill):
             runs, packed = writer.close()
             if packed is not None or runs:
-                packed = packed or Packed.nothing()
-                yield Results(query, self.sender, packed, runs=tuple(runs)).to_message(self._at)
+                packed = packed or PackedBatches.nothing()
+                yield ResultsReport(query, self.sender, packed, runs=tuple(runs)).to_message(self._at)
             return
         few = writer.take_few(SMALL if not self.job.exchange.direct else 1 << 62)
-        packed = self.job.exchange.pack(*few) if few else Packed.nothing()
-        yield Results(query, self.sender, packed, tuple(writer.close())).to_message(self._at)
+        packed = self.job.exchange.pack(*few) if few else PackedBatches.nothing()
+        yield ResultsReport(query, self.sender, packed, tuple(writer.close())).to_message(self._at)
 
     def _part(self, query: str, writer: PartWriter | Spill, batches: list[pa.RecordBatch]) -> str:
         """Finish the part of a sink and return its name; a sink that cannot write bit by bit gets all results now."""

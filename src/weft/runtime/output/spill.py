@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from weft.kernels.order.merging import merge
 from weft.runtime.output.batch_files import write_file
-from weft.runtime.wire.exchange import SMALL, Exchange, Packed
+from weft.runtime.wire.exchange import SMALL, Exchange, PackedBatches
 from weft.runtime.wire.sorted_runs import SortedRun
 from weft.runtime.wire.task_input import Job
 from weft.storage.storage import checkpoint_writes
@@ -33,7 +33,7 @@ class Spill:
     size: int
     _held: list[pa.RecordBatch] = field(default_factory=list)
     _bytes: int = 0
-    _packed: list[Packed] = field(default_factory=list)
+    _packed: list[PackedBatches] = field(default_factory=list)
     _path: str | None = None
     _file: Any = None
     _writer: Any = None
@@ -58,12 +58,12 @@ class Spill:
                     self._writer.write_batch(batch)
         self._held, self._bytes = [], 0
 
-    def close(self) -> list[Packed]:
+    def close(self) -> list[PackedBatches]:
         """End the spill, and return all batches ready to be sent."""
         if self._writer is not None and self._path is not None:
             self._put_down()
             self._shut()
-            return [Packed.in_file(self._path, self.exchange.origin)]
+            return [PackedBatches.in_file(self._path, self.exchange.origin)]
         last = [self.exchange.pack(*self._held)] if self._held else []
         return [*self._packed, *last]
 
@@ -109,7 +109,7 @@ class SortedSpill:
             name = write_file(self.job.setup.storage, self.job.number, [run])
             self._runs.append(SortedRun.of_batch(name, run))
 
-    def close(self) -> tuple[list[SortedRun], Packed | None]:
+    def close(self) -> tuple[list[SortedRun], PackedBatches | None]:
         """There are no more results: the runs in files, and what travels in a message."""
         if not self._runs and (self._bytes < SMALL or self.job.exchange.direct):
             run = self._merged()

@@ -98,9 +98,13 @@ class OpenSegments:
         segment = self._segment(partition, run.segment)
         if run.offset not in segment.open:
             name = self.storage.locate(f"{BUCKETS}/{run.segment}")
-            segment.open[run.offset] = codec.decode(
-                self._bytes(segment, run), verify=segment.stamp is None, name=name
-            )
+            try:
+                segment.open[run.offset] = codec.decode(
+                    self._bytes(segment, run), verify=segment.stamp is None, name=name
+                )
+            except StateError:
+                segment.data = segment.stamp = None  # a file that is restored is mapped and verified anew
+                raise
         return segment.open[run.offset]
 
     def open_for(self, partition: int, run: StoredRun, program: ExecutableGraph, plan: StorePlan) -> Bucket:

@@ -20,7 +20,7 @@ from weft.runtime.wire.messages import Message
 from weft.runtime.wire.parcel_server import fetch_parcel
 from weft.storage.storage import checkpoint_writes
 
-__all__ = ["Exchange", "Packed", "Sender", "SentParcel"]
+__all__ = ["Exchange", "PackedBatches", "Sender", "SentParcel"]
 
 INLINE, FILE, DIRECT, NOTHING = "bytes", "file", "batches", "nothing"
 SMALL = 1 << 16  # batches of fewer bytes travel inside the message
@@ -39,7 +39,7 @@ class Sender(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Packed:
+class PackedBatches:
     """Batches of the same columns as a message carries them.
 
     ``how`` says whether ``data`` is a buffer with the batches (`INLINE`), a buffer with the path of a file (`FILE`),
@@ -50,12 +50,12 @@ class Packed:
     data: Any
 
     @classmethod
-    def in_file(cls, path: str, origin: str = "") -> Packed:
+    def in_file(cls, path: str, origin: str = "") -> PackedBatches:
         """Batches that were written to a file as an Arrow stream, which others can fetch from its ``origin``."""
         return cls(FILE, pa.py_buffer(f"{path}\n{origin}".encode()))
 
     @classmethod
-    def nothing(cls) -> Packed:
+    def nothing(cls) -> PackedBatches:
         """No batches."""
         return cls(NOTHING, pa.py_buffer(b""))
 
@@ -113,12 +113,12 @@ class Exchange:
                 os.makedirs(self.folder, exist_ok=True)
         return f"{self.folder}/{uuid.uuid4().hex}"
 
-    def pack(self, *batches: pa.RecordBatch) -> Packed:
+    def pack(self, *batches: pa.RecordBatch) -> PackedBatches:
         """Make batches of the same columns ready to be sent; large ones are written to a file."""
         if self.direct:
-            return Packed(DIRECT, list(batches))
+            return PackedBatches(DIRECT, list(batches))
         if self.folder is None or sum(batch.nbytes for batch in batches) < SMALL:
-            return Packed(INLINE, _stream(batches))
+            return PackedBatches(INLINE, _stream(batches))
         path = self.new_path()
         with (
             checkpoint_writes(path),
@@ -127,7 +127,7 @@ class Exchange:
         ):
             for batch in batches:
                 writer.write_batch(batch)
-        return Packed.in_file(path, self.origin)
+        return PackedBatches.in_file(path, self.origin)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,7 +140,7 @@ class SentParcel:
 
     edge: str
     sender: Sender
-    packed: Packed
+    packed: PackedBatches
     counts: tuple[int, ...] | None = None
 
     def to_message(self, task: int) -> Message:
@@ -154,7 +154,7 @@ class SentParcel:
         edge, how, head = message.target.split("\t")
         sender, counts = json.loads(head)
         return cls(
-            edge, Sender(*sender), Packed(how, message.data), None if counts is None else tuple(counts)
+            edge, Sender(*sender), PackedBatches(how, message.data), None if counts is None else tuple(counts)
         )
 
     def divided(self, batches: Sequence[pa.RecordBatch], partitions: int) -> list[list[pa.RecordBatch]]:

@@ -94,7 +94,7 @@ def _server(host: str, folder: str, credentials: Credentials) -> Any:
 
     wanted = f"Bearer {credentials.token}"
 
-    class Guard(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    class KeyCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         def start_call(self, info: Any, headers: Mapping[str, list[str]]) -> None:  # noqa: ARG002
             given = headers.get("authorization") or [""]
             if not hmac.compare_digest(str(given[0]).encode(), wanted.encode()):
@@ -111,7 +111,7 @@ def _server(host: str, folder: str, credentials: Credentials) -> Any:
                 raise flight.FlightServerError("there is no such parcel any more") from None
             return flight.RecordBatchStream(pa.ipc.open_stream(file))
 
-    guard = {"guard": Guard()}
+    guard = {"guard": KeyCheck()}
     if not credentials.encrypts:
         return Server(f"grpc://{host}:0", middleware=guard)
     return Server(

@@ -1,11 +1,11 @@
 """What the tasks of a batch tell the driver, and later hops: one class for each kind of message.
 
 Guarantees: a report is immutable, and `read_report(report.to_message())` equals it. There are five kinds for the
-driver: what a task read (`ReadReport`), what it did in a hop (`HopReport`), results (`Results`), what came of merging
-ordered results (`MergedRange`), and errors (`Failure`). `Report` is the union of them, so a type checker can tell
-whether code that handles reports handles every kind. A message of an unknown kind raises a `ProtocolError`: driver and
-tasks then run different versions. Two kinds more are notes, which tasks send to later hops and the driver never sees:
-`TuplesCounted` and `HopLeft`.
+driver: what a task read (`ReadReport`), what it did in a hop (`HopReport`), results (`ResultsReport`), what came of
+merging ordered results (`MergedRange`), and errors (`Failure`). `Report` is the union of them, so a type checker can
+tell whether code that handles reports handles every kind. A message of an unknown kind raises a `ProtocolError`:
+driver and tasks then run different versions. Two kinds more are notes, which tasks send to later hops and the driver
+never sees: `TuplesCounted` and `HopLeft`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from weft.runtime.hop.census import Census
 from weft.runtime.log.values import HeldRun
 from weft.runtime.state.open_segments import Run, Underway
 from weft.runtime.state.partition_manifest import PartitionFile, StoredRun, StoreTotals
-from weft.runtime.wire.exchange import Packed, Sender
+from weft.runtime.wire.exchange import PackedBatches, Sender
 from weft.runtime.wire.messages import NOTE, REPORT, Message, MessageBody, ProtocolError
 from weft.runtime.wire.sorted_runs import SortedRun
 from weft.stats.histogram import Latency
@@ -43,7 +43,7 @@ __all__ = [
     "ProtocolError",
     "ReadReport",
     "Report",
-    "Results",
+    "ResultsReport",
     "TuplesCounted",
     "read_report",
 ]
@@ -117,7 +117,7 @@ class HopReport(MessageBody):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Results(MessageBody):
+class ResultsReport(MessageBody):
     """Results of a query on their way to the driver: few in the message, or many in ``files`` of the batch.
 
     Those of an ordered query are sorted runs: one in the message, or many in files, as ``runs`` say.
@@ -126,7 +126,7 @@ class Results(MessageBody):
     kind = "results"
     query: str
     sender: Sender
-    packed: Packed
+    packed: PackedBatches
     files: tuple[str, ...] = ()
     runs: tuple[SortedRun, ...] = ()
 
@@ -137,10 +137,10 @@ class Results(MessageBody):
         return Message(at, f"{REPORT}{self.kind}\t{head}", self.packed.data)
 
     @classmethod
-    def from_message(cls, message: Message) -> Results:
+    def from_message(cls, message: Message) -> ResultsReport:
         """What `to_message` made."""
         query, sender, how, files, runs = json.loads(message.target.partition("\t")[2])
-        packed = Packed(how, message.data)
+        packed = PackedBatches(how, message.data)
         return cls(query, Sender(*sender), packed, tuple(files), decode(tuple[SortedRun, ...], runs))
 
 
@@ -223,7 +223,7 @@ _ERRORS: dict[str, type[WeftError]] = {
     if isinstance(kind, type) and issubclass(kind, WeftError) and not issubclass(kind, errors.SqlError)
 }
 
-Report = ReadReport | HopReport | Results | MergedRange | Failure
+Report = ReadReport | HopReport | ResultsReport | MergedRange | Failure
 
 KINDS: dict[str, type[Report]] = {kind.kind: kind for kind in get_args(Report)}
 

@@ -28,7 +28,7 @@ from fastapi import Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from weft.service.api.problems import problem_response
-from weft.service.api.tokens import Client, Tokens
+from weft.service.api.tokens import TokenHolder, Tokens
 
 __all__ = ["COOKIE", "LOGIN", "Guard", "GuardSettings", "Logins", "RateLimit"]
 
@@ -172,13 +172,13 @@ class Guard:
             headers={"WWW-Authenticate": "Bearer"},
         )
 
-    def _client(self, scope: Scope, headers: _Headers) -> Client | None:
+    def _client(self, scope: Scope, headers: _Headers) -> TokenHolder | None:
         if self._settings.tokens is not None:
             found = self._settings.tokens.client(headers.get("authorization"))
             if found is None and self._logins is not None and not _is_api(scope):
                 found = self._logins.client(headers.get("cookie"))
             return found
-        return Client("full", _address(scope))
+        return TokenHolder("full", _address(scope))
 
     async def _body(self, headers: _Headers, receive: Receive) -> tuple[bytes, Response | None]:
         """The whole body of a request, which is read here, so that what follows never holds more than is allowed."""
@@ -316,9 +316,9 @@ class Logins:
 
     def __init__(self, tokens: Tokens, clock: Callable[[], float] = time.monotonic) -> None:
         self._tokens, self._clock = tokens, clock
-        self._known: dict[str, tuple[float, Client]] = {}
+        self._known: dict[str, tuple[float, TokenHolder]] = {}
 
-    def client(self, cookies: str) -> Client | None:
+    def client(self, cookies: str) -> TokenHolder | None:
         """Who sends a header `Cookie`; None if nobody who is logged in."""
         number = next((v for n, v in _pairs(cookies) if n == COOKIE), "")
         until, client = self._known.get(number, (0.0, None))

@@ -25,7 +25,7 @@ from weft.stats.histogram import micros_of
 from weft.stats.input_figures import REASONS, InputFigures
 from weft.storage.cache import CacheCounts
 
-__all__ = ["FAMILIES", "MEDIA", "BoundedNames", "Family", "Histogram", "Metrics", "exposition"]
+__all__ = ["FAMILIES", "MEDIA", "BoundedNames", "Family", "MetricHistogram", "Metrics", "exposition"]
 
 
 MEDIA = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -49,7 +49,7 @@ class BoundedNames:
 
 
 @dataclass
-class Histogram:
+class MetricHistogram:
     """How many values fall into each bucket, given by its upper bound, and their sum."""
 
     bounds: tuple[float, ...]
@@ -156,12 +156,12 @@ class Metrics:
     def __init__(self, hub: SessionHub, readers: Callable[[], int] = lambda: 0) -> None:
         self._hub, self._readers = hub, readers
         self._lock = threading.Lock()
-        self._batch_seconds = Histogram(SECONDS)
-        self._request_seconds = Histogram(SECONDS)
+        self._batch_seconds = MetricHistogram(SECONDS)
+        self._request_seconds = MetricHistogram(SECONDS)
         self._requests: Counter[tuple[str, str]] = Counter()
         self._queries, self._streams, self._stores = BoundedNames(), BoundedNames(), BoundedNames()
-        self._latency: dict[str, Histogram] = {}
-        self._event_latency: dict[str, Histogram] = {}
+        self._latency: dict[str, MetricHistogram] = {}
+        self._event_latency: dict[str, MetricHistogram] = {}
         self._ways: Counter[str] = Counter()
         self._changes: set[tuple[int, str, str]] = set()
         hub.follow(lambda batch, _: self._batch(batch))
@@ -171,8 +171,8 @@ class Metrics:
             self._batch_seconds.add(batch.elapsed)
             for name, one in batch.latency.items():
                 label = self._queries.label(name)
-                _add(self._latency.setdefault(label, Histogram(LATENCY)), one.processing)
-                _add(self._event_latency.setdefault(label, Histogram(LATENCY)), one.event)
+                _add(self._latency.setdefault(label, MetricHistogram(LATENCY)), one.processing)
+                _add(self._event_latency.setdefault(label, MetricHistogram(LATENCY)), one.event)
             self._count_changes()
 
     def _count_changes(self) -> None:
@@ -301,7 +301,7 @@ def _counter(name: str, values: Sequence[tuple[dict[str, str], float]]) -> Famil
     )
 
 
-def _histogram(name: str, each: Mapping[str, Histogram]) -> Family:
+def _histogram(name: str, each: Mapping[str, MetricHistogram]) -> Family:
     """A histogram, or one for every query."""
     samples = [
         sample
@@ -311,7 +311,7 @@ def _histogram(name: str, each: Mapping[str, Histogram]) -> Family:
     return Family(f"weft_{name}", "histogram", _help(name), samples, "seconds")
 
 
-def _add(histogram: Histogram, counted: ClassCounts) -> None:
+def _add(histogram: MetricHistogram, counted: ClassCounts) -> None:
     """Count durations that were counted in finer classes."""
     for number, count in counted.classes.items():
         histogram.add(micros_of(number) / 1e6, count)

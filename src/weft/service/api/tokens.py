@@ -17,7 +17,7 @@ from typing import Literal
 
 from weft.errors import ConfigError
 
-__all__ = ["Access", "Client", "Tokens", "read_tokens"]
+__all__ = ["Access", "TokenHolder", "Tokens", "read_tokens"]
 
 Access = Literal["full", "read"]
 
@@ -26,7 +26,7 @@ FULL, READ = "WEFT_TOKEN", "WEFT_READ_TOKEN"
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class TokenHolder:
     """Who sends a request, as far as it is known: what it may do, and by what it is told from others."""
 
     access: Access
@@ -39,16 +39,16 @@ class Tokens:
 
     known: tuple[tuple[bytes, Access], ...] = field(default=(), repr=False)
 
-    def client(self, authorization: str) -> Client | None:
+    def client(self, authorization: str) -> TokenHolder | None:
         """Who presents a header `Authorization`; None if its token is not known.
 
         A token is given as `Bearer TOKEN`, or as the password of `Basic`, which browsers ask for by themselves.
         """
         given = hashlib.sha256(_presented(authorization)).digest()
-        found: Client | None = None
+        found: TokenHolder | None = None
         for digest, access in self.known:  # all of them, so that the time tells nothing
             if hmac.compare_digest(digest, given):
-                found = Client(access, digest.hex()[:16])
+                found = TokenHolder(access, digest.hex()[:16])
         return found
 
 

@@ -29,7 +29,7 @@ from weft.service.terminal.state_view import (
     stream_cells,
 )
 from weft.service.terminal.view import counted
-from weft.session.statistics_report import HEADS, report_cells
+from weft.session.show.statistics_report import HEADS, report_cells
 
 __all__ = [
     "asked_cells",

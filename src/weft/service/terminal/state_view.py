@@ -20,7 +20,7 @@ from rich.text import Text
 
 from weft.logical.query.canonical import readable
 from weft.plan.show.figures import number
-from weft.session.statistics_report import HEADS, report_cells
+from weft.session.show.statistics_report import HEADS, report_cells
 
 if TYPE_CHECKING:
     from weft.runtime.observe.inspect import CheckpointState, QueryState, StoreState, StreamState

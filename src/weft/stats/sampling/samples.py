@@ -19,7 +19,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.logical.codec import Packed, compact
+from weft.logical.codec import PackedNumbers, compact
 from weft.stats.sampling.attributes import Attribute
 from weft.stats.skew import HeavyValue
 
@@ -58,10 +58,10 @@ class AttributeSample:
     looked: int
     nulls: int
     threshold: int = EVERY_HASH
-    hashes: Annotated[tuple[int, ...], Packed()] = ()
-    counts: Annotated[tuple[int, ...], Packed()] = ()
+    hashes: Annotated[tuple[int, ...], PackedNumbers()] = ()
+    counts: Annotated[tuple[int, ...], PackedNumbers()] = ()
     common: tuple[Common, ...] = ()
-    ordered: Annotated[tuple[float, ...], Packed("d")] = ()
+    ordered: Annotated[tuple[float, ...], PackedNumbers("d")] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.unit.service.api.running import Place, wait_for
-from weft.service.api.metrics import FAMILIES, OTHER, BoundedNames, Family, Histogram, Metrics, exposition
+from weft.service.api.metrics import (
+    FAMILIES,
+    OTHER,
+    BoundedNames,
+    Family,
+    MetricHistogram,
+    Metrics,
+    exposition,
+)
 from weft.service.hub.hub import SessionHub
 
 ROOT = Path(__file__).parents[4]
@@ -79,7 +87,7 @@ def test_counters_never_go_down(hub: SessionHub, here: Place) -> None:
 @given(st.lists(st.text(max_size=8), max_size=12), st.lists(st.floats(0, 100, allow_nan=False), max_size=30))
 def test_any_names_and_values_can_be_read(names: list[str], values: list[float]) -> None:
     """Quotes, line ends and half characters in names of queries too; buckets add up."""
-    histogram = Histogram((0.1, 1.0, 10.0))
+    histogram = MetricHistogram((0.1, 1.0, 10.0))
     for value in values:
         histogram.add(value)
     labels = list(dict.fromkeys(name.encode("utf-8", "replace").decode() for name in names))

@@ -25,7 +25,7 @@ from weft.runtime.wire.reports import (
     ProtocolError,
     ReadReport,
     Report,
-    Results,
+    ResultsReport,
     TuplesCounted,
     read_report,
 )
@@ -170,14 +170,19 @@ class TaskReports:
     @classmethod
     def from_reports(cls, reports: Iterable[Report]) -> TaskReports:
         """Sort reports by kind and sum them up."""
-        read, hops, results, failed = list[ReadReport](), list[HopReport](), list[Results](), list[Failure]()
+        read, hops, results, failed = (
+            list[ReadReport](),
+            list[HopReport](),
+            list[ResultsReport](),
+            list[Failure](),
+        )
         for report in reports:
             match report:
                 case ReadReport():
                     read.append(report)
                 case HopReport():
                     hops.append(report)
-                case Results():
+                case ResultsReport():
                     results.append(report)
                 case Failure():
                     failed.append(report)
