@@ -115,6 +115,7 @@ def test_a_query_alone_whose_plan_changes_answers_like_the_definition() -> None:
     campaign(check_alone, 0, ALONE_SEEDS, len(METHODS), WANTED_ALONE)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("block", quick(range(BLOCKS)))
 def test_queries_whose_plans_change_answer_like_the_definition(block: int) -> None:
     """A result lost or given twice because a store lacks what came before it, or because both plans found it."""

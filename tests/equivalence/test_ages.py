@@ -25,6 +25,7 @@ def each_its_own(inputs: Inputs, now: int) -> dict[str, int | None]:  # noqa: AR
     return {stream: None for stream, parts in inputs.items() if parts}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", quick(CHECKS, 2))
 def test_ages_do_not_change_the_answer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A column that some batches of an edge have and others lack, or that a store keeps, would be an error."""

@@ -33,6 +33,7 @@ print("done")
 """
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("seed", quick(seeds(2)))
 def test_three_random_queries_in_a_cold_process(seed: int) -> None:
     """One such session once took more than a minute, and nobody knew why."""

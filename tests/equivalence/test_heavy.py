@@ -65,6 +65,7 @@ def test_scattered_values_are_found_once_by_the_runtime(block: int) -> None:
     assert scattered > 0.25 * len(taken)
 
 
+@pytest.mark.ci
 def test_results_stay_in_order_when_partners_are_scattered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Partners of one tuple are found in many partitions, and its results leave as if they were in one."""
 

@@ -110,6 +110,7 @@ def _places(chronicle: Chronicle, name: str, orders: list[tuple[str, ...]]) -> d
     return {alias: np.searchsorted(every, places) - older for alias, places in found.items()}
 
 
+@pytest.mark.ci
 def test_ordered_queries_that_share_and_come_and_go() -> None:
     """What is shared must not mix up what is ordered, and a newcomer's partners must be in order too."""
     met: Counter[str] = Counter()

@@ -129,6 +129,7 @@ def check(spark: Any, root: Path, method: str, cases: list[Case], *, restart: bo
     return stage
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("block", range(share_of(1)))
 def test_rows_leave_in_time_across_a_restart(spark: Any, tmp_path: Path, block: int) -> None:
     """A row that left twice, or never, because the session was stopped while it waited."""

@@ -138,6 +138,7 @@ class _Story:
             assert name in suspended, f"{name} lacks rows: {missing}"
 
 
+@pytest.mark.ci
 def test_results_that_a_sink_cannot_take_are_given_when_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 import weft
 from weft.bucket.bucket import build
@@ -81,6 +82,7 @@ def test_only_what_queries_need_is_compiled() -> None:
     assert steps == sorted(steps)
 
 
+@pytest.mark.ci
 def test_a_cold_cache_is_filled_by_two_processes(tmp_path: Path) -> None:
     """What the other process compiled is loaded from the cache, and compiled no second time."""
     code = (

@@ -65,6 +65,7 @@ def test_a_lane_takes_nothing_from_others(lanes: PlanningLanes) -> None:
     assert {type(error) for error in refused} == {BusyError, GivenUpError}
 
 
+@pytest.mark.ci
 def test_a_question_is_given_up_when_it_takes_too_long_or_nobody_waits(lanes: PlanningLanes) -> None:
     """And the next one is answered all the same."""
     with pytest.raises(GivenUpError, match="cannot be planned within 3 seconds"):
@@ -147,6 +148,7 @@ def test_a_plan_whose_client_has_gone_is_given_up(tmp_path: Path) -> None:
         wait_for(lambda: not hub._lanes._busy, 30)
 
 
+@pytest.mark.ci
 def test_a_query_that_is_slow_to_plan_holds_up_nobody(tmp_path: Path) -> None:
     """It was planned in the service's process: batches and all other requests waited for it, up to a minute."""
     here = place(tmp_path)

@@ -50,6 +50,7 @@ def closes(connection: socket.socket, seconds: float = 30) -> bool:
     return True
 
 
+@pytest.mark.ci
 def test_connections_without_a_request_are_closed(hub: SessionHub) -> None:
     """Whoever opened enough of them took all there may be."""
     with served(hub, request=0.5) as (url, _):
