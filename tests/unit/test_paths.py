@@ -101,3 +101,15 @@ def test_a_library_that_is_missing_is_named_before_spark_starts(
     monkeypatch.setattr("weft.session.start._spark_for", lambda _: pytest.fail("Spark is started"))
     with pytest.raises(ConfigError, match=f"{module}, which is not installed"):
         session.start()
+
+
+def test_a_process_of_its_own_runs_the_same_weft_and_finds_no_room_of_it_as_a_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the folder of the package on its path, `sql` or `stats` of another library would be ours."""
+    (tmp_path / "probe.py").write_text("import sys, weft; print(weft.__file__); print(*sys.path, sep='\\n')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    done = subprocess.run(own_python("probe"), capture_output=True, text=True, check=True)
+    weft_file, *searched = done.stdout.splitlines()
+    assert weft_file == weft.__file__
+    assert str(Path(weft_file).parent) not in searched

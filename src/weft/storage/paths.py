@@ -18,15 +18,17 @@ __all__ = ["local_path", "own_python"]
 def own_python(module: str, *arguments: str) -> list[str]:
     """The command by which a process of Weft's own runs a module.
 
-    The process finds what this one finds, but neither the working directory nor that of a program is on its path: a
-    file of a user's there, such as `types.py`, cannot take the place of a library. Where Weft itself is found comes
-    last.
+    The process finds what this one finds, this Weft above all, but neither the working directory nor that of a program
+    is on its path: a file of a user's there, such as `types.py`, cannot take the place of a library. If Weft itself is
+    found there, that comes last.
     """
     beside = {os.path.realpath(folder) for folder in ("", os.path.dirname(sys.argv[0]))}
     searched = [folder for folder in sys.path if folder and os.path.realpath(folder) not in beside]
-    paths = [*searched, str(Path(__file__).parents[1])]
+    own = str(Path(__file__).parents[2])
+    first = [] if os.path.realpath(own) in beside else [own]
     code = (
-        f"import sys; sys.path += [one for one in {paths!r} if one not in sys.path]; "
+        f"import sys; sys.path[:0] = [place for place in {first!r} if place not in sys.path]; "
+        f"sys.path += [place for place in {[*searched, own]!r} if place not in sys.path]; "
         "sys.argv = sys.argv[1:]; from runpy import run_module; "
         "run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
     )
