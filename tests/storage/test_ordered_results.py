@@ -20,7 +20,7 @@ def test_ordered_results_are_merged_in_a_store(
     s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Machines share no folder there: runs, results for the driver and what waits are objects, which do not stay."""
-    for where in ("sorted_spill", "outlet"):
+    for where in ("spill", "outlet"):
         monkeypatch.setattr(f"weft.runtime.output.{where}.SMALL", 0)  # nothing travels in messages
     monkeypatch.setattr("weft.runtime.output.ordered_results.FEW", 0)
     monkeypatch.setattr("weft.runtime.output.ordered_results.LEAST", 1)
