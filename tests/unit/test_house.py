@@ -30,7 +30,6 @@ ALONE = {
     "weft.runtime.spark.executor_init": "it is sent to executors as a file of its own",
     "weft.session.request": "what a user asks for and what the runtime is asked for meet here (house: session/request)",
     "weft.service.bench": "it finds the benchmarks of a checkout, which the command line must not load",
-    "weft.service.page.history": "it is one of the page's views, each a module that `mount` puts together",
 }
 
 # Ordinary words, and words of Python, Arrow and Spark, that need no entry in the glossary.
