@@ -177,13 +177,6 @@ def _serve() -> None:
             broker.stop()
 
 
-if __name__ == "__main__":
-    try:
-        {"fetch": fetch, "serve": _serve}[sys.argv[1]]()
-    except ConfigError as error:
-        sys.exit(str(error))
-
-
 _DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -225,3 +218,10 @@ def _run(folder: Path, pom: str, *goal: str) -> None:
         raise ConfigError(
             f"Maven could not fetch what belongs into {folder}", hint="its own messages stand above"
         )
+
+
+if __name__ == "__main__":
+    try:
+        {"fetch": fetch, "serve": _serve}[sys.argv[1]]()
+    except ConfigError as error:
+        sys.exit(str(error))
