@@ -7,29 +7,41 @@ query says CROSS JOIN or the caller says ``cross``; an outer, semi or anti join 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from weft.errors import QueryError, SqlError
 from weft.logical.catalog import Catalog
-from weft.logical.expr.expression import Expr, all_of, count_terms
+from weft.logical.expr.expression import BOOLEAN, Column, Expr, Literal, all_of
 from weft.logical.expr.user_functions import UserFunction
 from weft.logical.nested.flatten import Note, flatten
+from weft.logical.outer.outer import Side, always, visible
 from weft.logical.outer.tables import check_driven
-from weft.logical.query.horizon import check_times
-from weft.logical.query.join_tree import TESTS, Join
+from weft.logical.query.join_tree import PRESENT, TESTS, Join, only_inner
 from weft.logical.query.limits import DEFAULT_LIMITS, UNLIMITED, Limits
-from weft.logical.query.query import Input, Query, connected, make_query
+from weft.logical.query.query import Input, Output, Query, make_query
 from weft.sql.expressions import bind_conditions
-from weft.sql.inputs import InputBinder, check_tables, not_after, refs
+from weft.sql.inputs import (
+    BoundInput,
+    InputBinder,
+    check_crosses,
+    check_tables,
+    check_terms,
+    check_times,
+    column_names,
+    not_after,
+)
 from weft.sql.outputs import bind_outputs
 from weft.sql.parse import parse_fragment
 from weft.sql.read import TOO_DEEP, read_statement
-from weft.sql.scope import Merged, Scope, Shown, using_first
-from weft.sql.statement import CROSS_JOIN, InputRef, JoinRef, Relation, Statement, leaves
+from weft.sql.scope import Inlined, Merged, Named, Scope, Shown, using_first
+from weft.sql.statement import InputRef, JoinRef, Name, Relation, SelectRef, Statement, leaves
+from weft.sql.subselects.tests import Body, Tests, anchored, padded_where
 
 __all__ = ["bind", "input_order", "parse_predicate", "parse_query"]
 
+_TRUE = Literal(True, BOOLEAN)
 _MOST_INPUTS = 64  # of a query with its sub-selects
 
 
@@ -49,13 +61,13 @@ def input_order(statement: Statement, catalog: Catalog) -> tuple[str, ...]:
     """The names of a statement's inputs in the order of FROM, which a `Query` does not keep."""
     # The size was checked when the statement was bound.
     inputs = InputBinder(catalog, _Binding(catalog, True, "", UNLIMITED).query).inputs(statement)
-    for ref, input_ in inputs.items():
+    for ref, (input_, _) in inputs.items():
         if input_.stream.is_derived:
             raise ref.called.error(
                 "results cannot be in the order of the inputs in FROM where one is a query",
                 'use order="outer" or order="event"',
             )
-    return tuple(input_.alias for input_ in inputs.values())
+    return tuple(input_.alias for input_, _ in inputs.values())
 
 
 def parse_predicate(
@@ -81,7 +93,7 @@ def bind(
     """The query that a statement means, with every name looked up, and what became of its sub-selects."""
     binding = _Binding(catalog, cross or statement.cross, statement.crossing, limits)
     try:
-        query = binding.query(statement)
+        query = binding.bound(statement)
     except RecursionError:
         raise statement.source.error(statement.source.whole, *TOO_DEEP) from None
     try:
@@ -100,48 +112,106 @@ class _Binding:
     crossing: str
     limits: Limits
     notes: list[Note] = field(default_factory=list)
+    nesting: int = 0
     _known: dict[int, Query] = field(default_factory=dict)
 
     def query(self, statement: Statement) -> Query:
-        """The flattened query that a statement means."""
+        """The flattened query that a sub-select means."""
         known = self._known.get(id(statement))
         if known is None:
-            known = self._known[id(statement)] = self._bound(statement)
+            known = self._known[id(statement)] = replace(self, nesting=self.nesting + 1).bound(statement)
         return known
 
-    def _bound(self, statement: Statement) -> Query:
-        inputs = InputBinder(self.catalog, self.query).inputs(statement)
-        functions = self.catalog.functions
-        joins = _Joins(tuple(inputs.values()), inputs, statement.is_tree, functions)
-        bound = joins.all(statement.relations)
+    def bound(self, statement: Statement) -> Query:
+        """The flattened query that a statement means."""
+        taken: set[str] = set()
+        inputs = InputBinder(self.catalog, self.query).inputs(statement, taken)
+        try:
+            read = self._read(statement, inputs, taken, None)
+            outer = read.tree if isinstance(read.tree, Join) and not only_inner(read.tree) else None
+            query = make_query(read.every, read.terms, read.outputs, outer=outer, cross=True)
+            if not self.cross:
+                check_crosses(statement, query, inputs, read.crosses, self.crossing)
+            query = self._flattened(statement, query)
+        except SqlError:
+            raise
+        except QueryError as error:
+            raise statement.source.error(statement.source.whole, error.message, error.hint) from None
+        check_times(statement, query)
+        check_tables(statement, query, inputs)
+        return query
+
+    def _read(
+        self,
+        statement: Statement,
+        inputs: Mapping[InputRef, BoundInput],
+        taken: set[str],
+        around: Scope | None,
+        *,
+        once: bool = True,
+        selects: bool = True,
+    ) -> _Read:
+        """All clauses of a SELECT with their names looked up, seen from the SELECT ``around`` it if there is one.
+
+        Rows need not come ``once`` if only their existence is asked for. What it ``selects`` need not be named then.
+        """
+        tests = self._tests(taken)
+        joins = _Joins(self, inputs, statement.is_tree, taken, around, tests)
+        bound = joins.all(statement.relations) if statement.relations else _NOTHING
         scope = Scope(
             bound.inputs,
             bound.merged,
             tested=bound.tested,
             padded=statement.is_outer,
-            functions=functions,
+            functions=self.catalog.functions,
             shown=bound.shown,
+            around=around,
+            sub_selects=tests,
         )
         where = [term for piece in statement.where for term in bind_conditions(piece, scope, "WHERE")]
         if not statement.items:
             raise statement.source.error(
                 statement.source.whole, "the query selects nothing", "SELECT * gives all"
             )
-        outputs = bind_outputs(statement.items, scope)
-        _check_terms(statement, (*bound.conditions, *where, *(o.expr for o in outputs)), self.limits)
-        outer = bound.tree if statement.is_tree and isinstance(bound.tree, Join) else None
+        outputs = (
+            bind_outputs(statement.items, scope, plain=around is not None or self.nesting > 0)
+            if selects
+            else ()
+        )
+        conditions = (*bound.conditions, *where)
+        check_terms(statement, (*conditions, *(o.expr for o in outputs)), self.limits)
+        if bound.tree is None:
+            if tests.marks:
+                raise statement.source.error(
+                    statement.source.whole,
+                    "a sub-select of a sub-select that reads nothing",
+                    "name it in FROM",
+                )
+            return _Read(None, (), tuple(where), outputs, ())
+        tree, terms = tests.joined(bound.tree, (*bound.pool, *where), once=once)
+        anchor = always(tree)[:1] or visible(tree)[:1]
+        settled = tuple(anchored(term, anchor[0]) for term in terms)
+        return _Read(tree, (*bound.every, *tests.inputs), settled, outputs, bound.crosses)
+
+    def _tests(self, taken: set[str]) -> Tests:
+        """What takes the sub-selects of conditions; their inputs get aliases that are not taken."""
+
+        def body(statement: Statement, scope: Scope) -> Body:
+            return self.body(statement, scope, taken, once=False)
+
+        return Tests(body)
+
+    def body(self, statement: Statement, around: Scope, taken: set[str], *, once: bool) -> Body:
+        """A sub-select that sees the SELECT around it; of one that need not give its rows ``once``, duplicates may."""
+        inputs = InputBinder(self.catalog, self.query).inputs(statement, taken)
         try:
-            query = make_query(inputs.values(), (*bound.pool, *where), outputs, outer=outer, cross=True)
-            if not self.cross:
-                _check_crosses(statement, query, inputs, bound.crosses, self.crossing)
-            query = self._flattened(statement, query)
+            read = self._read(statement, inputs, taken, around, once=once)
         except SqlError:
             raise
         except QueryError as error:
             raise statement.source.error(statement.source.whole, error.message, error.hint) from None
-        _check_times(statement, query)
-        check_tables(statement, query, inputs)
-        return query
+        given = tuple((output.name, output.expr) for output in read.outputs)
+        return Body(read.tree, read.every, read.terms, given)
 
     def _flattened(self, statement: Statement, query: Query) -> Query:
         if not any(input_.stream.is_derived for input_ in query.inputs):
@@ -153,25 +223,8 @@ class _Binding:
                 f"with its sub-selects, the query joins {len(flat.inputs)} streams",
                 hint=f"use sub-selects less often; {_MOST_INPUTS} streams can be joined",
             )
-        _check_terms(statement, flat.expressions(), self.limits)
+        check_terms(statement, flat.expressions(), self.limits)
         return flat
-
-
-def _check_terms(statement: Statement, exprs: Iterable[Expr], limits: Limits) -> None:
-    count = count_terms(exprs)
-    try:
-        limits.check("terms", count, f"the expressions of the query have {count:,} terms")
-    except QueryError as error:
-        raise statement.source.error(statement.source.whole, error.message, error.hint) from None
-
-
-def _check_times(statement: Statement, query: Query) -> None:
-    try:
-        check_times(query)
-    except QueryError as error:
-        if statement.where:
-            raise statement.where[0].error(error.message, error.hint) from None
-        raise statement.source.error(statement.source.whole, error.message, error.hint) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +237,13 @@ class _Bound:
     to ``*``, in SQL's order.
     """
 
-    tree: Join | str
-    inputs: tuple[Input, ...]
+    tree: Side | None
+    inputs: tuple[Named, ...]
+    every: tuple[Input, ...] = ()
     merged: tuple[Merged, ...] = ()
     pool: tuple[Expr, ...] = ()
     crosses: tuple[frozenset[str], ...] = ()
-    tested: tuple[Input, ...] = ()
+    tested: tuple[Named, ...] = ()
     shown: tuple[Shown, ...] = ()
 
     @property
@@ -198,77 +252,161 @@ class _Bound:
         return (*self.pool, *(self.tree.conditions if isinstance(self.tree, Join) else ()))
 
 
+_NOTHING = _Bound(None, ())
+
+
+class _Read(NamedTuple):
+    """A SELECT with its names looked up; ``tree`` is None if it reads nothing."""
+
+    tree: Side | None
+    every: tuple[Input, ...]
+    terms: tuple[Expr, ...]
+    outputs: tuple[Output, ...]
+    crosses: tuple[frozenset[str], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class _Joins:
     """Looks up the names in FROM and builds its joins."""
 
-    every: tuple[Input, ...]
-    inputs: dict[InputRef, Input]
+    binding: _Binding
+    inputs: Mapping[InputRef, BoundInput]
     is_tree: bool
-    functions: tuple[UserFunction, ...]
+    taken: set[str]
+    around: Scope | None
+    tests: Tests
 
     def all(self, relations: Sequence[Relation]) -> _Bound:
         """All relations of FROM, which commas separate, joined into one."""
-        first, *rest = (self.relation(relation) for relation in relations)
-        for right in rest:
-            first = _united(first, right)
+        first = self.relation(relations[0], None)
+        for relation in relations[1:]:
+            right = self.relation(relation, first)
+            first = self._paired(first, right, "inner", right.pool if self.is_tree else ())
         return first
 
-    def relation(self, relation: Relation) -> _Bound:
-        """One stream or one join."""
+    def relation(self, relation: Relation, left: _Bound | None) -> _Bound:
+        """One stream, one sub-select or one join; a lateral sub-select sees what is to its ``left``."""
         if isinstance(relation, JoinRef):
             return self.join(relation)
-        input_ = self.inputs[relation]
-        return _Bound(input_.alias, (input_,), shown=input_.shown)
+        if isinstance(relation, SelectRef) and relation.lateral:
+            return self._lateral(relation, left or _NOTHING)
+        input_, named = self.inputs[relation]
+        return _Bound(input_.alias, (named,), (input_,), shown=named.shown)
+
+    def _lateral(self, ref: SelectRef, left: _Bound) -> _Bound:
+        """A lateral sub-select, its conditions in the pool: they decide with which rows to its left its rows go."""
+        if len(ref.branches) != 1:
+            raise ref.place.error(
+                "UNION ALL in a LATERAL sub-select", "write a LATERAL sub-select for each branch"
+            )
+        body = self.binding.body(ref.branches[0], self._scope(left), self.taken, once=True)
+        names = column_names(ref, body.given) or tuple(name for name, _ in body.given)
+        given = {name: expr for name, (_, expr) in zip(names, body.given, strict=True)}
+        there = always(body.tree)[:1] if body.tree is not None else ()
+        present = Column(there[0], PRESENT, BOOLEAN) if there else None
+        named = Inlined(ref.called.text, given, names, present)
+        return _Bound(body.tree, (named,), body.inputs, pool=body.terms, shown=named.shown)
 
     def join(self, join: JoinRef) -> _Bound:
         """A join; its condition stays with it if the place of the join matters, and else goes into the pool."""
-        left, right = self.relation(join.left), self.relation(join.right)
+        left = self.relation(join.left, None)
+        right = self.relation(join.right, left)
+        lateral = isinstance(join.right, SelectRef) and join.right.lateral
         both = _united(left, right)
-        merged, on = self._using(join, left, right)
-        shown = using_first(merged[len(merged) - len(join.using) :], both.shown)
+        using = join.using or (self._common(join, left, right) if join.natural else ())
+        merged, on = self._using(join, using, left, right)
+        shown = using_first(merged[len(merged) - len(using) :], both.shown)
+        tests = self.binding._tests(self.taken) if self.is_tree else self.tests
         if join.on is not None:
-            on += tuple(bind_conditions(join.on, self._scope(both), "ON", self._without()))
+            scope = replace(self._scope(both), sub_selects=tests)
+            on += tuple(bind_conditions(join.on, scope, "ON"))
         if join.as_of is not None:
-            on += (not_after(right.inputs[0], join.as_of, self._scope(left)),)
+            versions = right.every[0]
+            on += (not_after(versions, join.as_of, self._scope(left)),)
+        if lateral and join.kind not in ("inner", "cross", "left"):
+            (ref, *_) = leaves(join.right)
+            raise ref.called.error(
+                f"{join.kind.upper()} JOIN LATERAL cannot be: its rows depend on those to its left",
+                "write JOIN LATERAL or LEFT JOIN LATERAL",
+            )
         if join.kind == "cross":
-            pair = frozenset({left.inputs[-1].alias, right.inputs[0].alias})
-            return replace(both, crosses=(*both.crosses, pair))
-        if not self.is_tree:
-            return replace(both, merged=merged, pool=(*both.pool, *on), shown=shown)
-        if join.kind != "inner" and join.on is None and not on:
+            ends = [side.every[place].alias for side, place in ((left, -1), (right, 0)) if side.every]
+            crosses = (*both.crosses, frozenset(ends))
+            return replace(
+                self._paired(left, right, "inner", right.pool if self.is_tree else ()), crosses=crosses
+            )
+        if join.kind not in ("inner", "cross") and join.on is None and not on and not join.natural:
             (ref, *_) = leaves(join.right)
             raise ref.called.error(f"{join.kind.upper()} JOIN needs a condition", "add ON or USING")
-        tree = Join(join.kind, left.tree, right.tree, on)
+        if not self.is_tree:
+            return replace(both, merged=merged, pool=(*both.pool, *on), shown=shown)
+        if lateral:
+            if join.kind == "left" and isinstance(right.inputs[0], Inlined):
+                padded = padded_where(right.inputs[0], right.tree, right.every, (*right.pool, *on))
+                right = replace(right, inputs=(padded,), shown=padded.shown)
+            right = replace(right, pool=())
+            on = (*on, *both.pool)
+            shown = using_first(merged[len(merged) - len(using) :], (*left.shown, *right.shown))
+        sides = (
+            tests.beside(left.tree, right.tree) if left.tree is not None and right.tree is not None else None
+        )
+        if sides is not None:
+            left, right = replace(left, tree=sides[0]), replace(right, tree=sides[1])
+        paired = self._paired(left, right, join.kind, on, tests.inputs)
         if join.kind not in TESTS:
-            return replace(both, merged=merged, tree=tree, shown=shown)
+            return replace(paired, merged=merged, shown=shown)
         unseen = (*both.tested, *right.inputs)
-        seen = replace(both, inputs=left.inputs, merged=left.merged, shown=left.shown)
-        return replace(seen, tree=tree, tested=unseen)
+        return replace(paired, inputs=left.inputs, merged=left.merged, shown=left.shown, tested=unseen)
 
-    def _without(self) -> str:
-        """What an error says follows from a condition of ON that is never true."""
-        return "nothing is joined" if self.is_tree else "the query gives no results"
+    def _paired(
+        self, left: _Bound, right: _Bound, kind: str, on: Sequence[Expr], tested: tuple[Input, ...] = ()
+    ) -> _Bound:
+        """Two relations joined; ``on`` stays with the join if places matter. One that reads nothing adds no join."""
+        both = replace(_united(left, right), every=(*left.every, *right.every, *tested))
+        if left.tree is None or right.tree is None:
+            if on and kind == "inner" and self.is_tree:
+                raise QueryError(
+                    "a LATERAL sub-select that reads nothing has a condition, beside an outer join",
+                    hint="write the condition in WHERE of the whole query",
+                )
+            return replace(both, tree=right.tree if left.tree is None else left.tree)
+        if not self.is_tree:
+            return both
+        anchor = always(right.tree)[:1] or visible(right.tree)[:1]
+        settled = tuple(anchored(term, anchor[0]) for term in on if term != _TRUE)
+        return replace(both, tree=Join(kind, left.tree, right.tree, settled), pool=())
+
+    def _common(self, join: JoinRef, left: _Bound, right: _Bound) -> tuple[Name, ...]:
+        """The names that columns of both sides have, in the order of the left side."""
+        (ref, *_) = leaves(join.right)
+        names = {shown.name.lower() for shown in right.shown}
+        common = [shown.name for shown in left.shown if shown.name.lower() in names]
+        place = ref.called
+        if not common and join.kind != "inner":
+            raise place.error(
+                f"no column of {place.text} has a name that one to its left has, too",
+                f"write {join.kind.upper()} JOIN … ON, or ON TRUE if every pair is wanted",
+            )
+        return tuple(Name(name, place.source, place.span) for name in common)
 
     def _scope(self, both: _Bound) -> Scope:
-        elsewhere = tuple(input_ for input_ in self.every if input_ not in both.inputs)
+        every = (named for _, named in self.inputs.values())
+        elsewhere = tuple(named for named in every if named not in both.inputs)
+        functions = self.binding.catalog.functions
+        seen = Scope(
+            both.inputs, both.merged, functions=functions, around=self.around, sub_selects=self.tests
+        )
         if self.is_tree:
-            return Scope(
-                both.inputs,
-                both.merged,
-                hidden=elsewhere,
-                tested=both.tested,
-                functions=self.functions,
-            )
-        return Scope(both.inputs, both.merged, beyond=elsewhere, functions=self.functions)
+            return replace(seen, hidden=elsewhere, tested=both.tested)
+        return replace(seen, beyond=elsewhere)
 
     def _using(
-        self, join: JoinRef, left: _Bound, right: _Bound
+        self, join: JoinRef, using: Sequence[Name], left: _Bound, right: _Bound
     ) -> tuple[tuple[Merged, ...], tuple[Expr, ...]]:
         merged: tuple[Merged, ...] = (*left.merged, *right.merged)
         equalities: tuple[Expr, ...] = ()
-        for place, name in enumerate(join.using):
-            if any(name.text.lower() == other.text.lower() for other in join.using[:place]):
+        for place, name in enumerate(using):
+            if any(name.text.lower() == other.text.lower() for other in using[:place]):
                 raise name.error(f"USING names {name.text} twice", "leave it out once")
             try:
                 one, equality = Scope(left.inputs, merged).merge_using(
@@ -285,33 +423,14 @@ class _Joins:
 
 
 def _united(left: _Bound, right: _Bound) -> _Bound:
+    sides = [side.tree for side in (left, right) if side.tree is not None]
     return _Bound(
-        Join("inner", left.tree, right.tree, ()),
+        Join("inner", sides[0], sides[1], ()) if len(sides) > 1 else next(iter(sides), None),
         (*left.inputs, *right.inputs),
+        (*left.every, *right.every),
         (*left.merged, *right.merged),
         (*left.pool, *right.pool),
         (*left.crosses, *right.crosses),
         (*left.tested, *right.tested),
         (*left.shown, *right.shown),
     )
-
-
-def _check_crosses(
-    statement: Statement,
-    query: Query,
-    inputs: Mapping[InputRef, Input],
-    crosses: Sequence[frozenset[str]],
-    crossing: str,
-) -> None:
-    """Refuse a cross product that nobody asked for, at the first stream it concerns."""
-    if statement.is_tree and crossing == CROSS_JOIN:  # CROSS JOIN would not keep rows without a partner
-        crossing = "give cross=True"
-    aliases = {ref: input_.alias for ref, input_ in inputs.items()}
-    first = next(iter(aliases.values()))
-    reached = connected(first, (*query.edges, *crosses))
-    for ref in refs(statement):
-        if aliases[ref] not in reached:
-            raise ref.called.error(
-                f"cross product: nothing joins {aliases[ref]} with {', '.join(sorted(reached))}",
-                f"add a predicate between them, or {crossing} if every pair is wanted",
-            )

@@ -14,15 +14,14 @@ from weft.logical.catalog import Catalog
 from weft.logical.query.limits import DEFAULT_LIMITS, Limits
 from weft.logical.query.query import Query
 from weft.sql.bind import bind
-from weft.sql.parse import parse_fragment
-from weft.sql.read import read_item, read_statement
+from weft.sql.read import read_fragment, read_item, read_statement
 from weft.sql.source import Piece, SqlText
 from weft.sql.statement import Item, JoinRef, Name, Relation, SelectRef, Statement, StreamRef, leaves
 from weft.sql.windows import WindowLike, parse_window
 
 __all__ = ["Builder", "from_", "parse_statement", "select"]
 
-_KINDS = ("inner", "left", "right", "full", "semi", "anti", "asof", "asof left", "cross")
+_KINDS = ("inner", "left", "right", "full", "semi", "anti", "mark", "asof", "asof left", "cross")
 
 
 def select(*items: str) -> Builder:
@@ -97,7 +96,8 @@ class Builder:
     ) -> Builder:
         """Join a stream, a query, or several streams joined already, onto what the last `from_` gave.
 
-        ``kind`` is inner, left, right, full, semi, anti or cross.
+        ``kind`` is inner, left, right, full, semi, anti, mark (rows of the left side, each once, and whether the other
+        has a partner: ``b.$present``) or cross.
         """
         if _text("kind", kind) not in _KINDS:
             raise QueryError(f"there is no join {kind!r}", hint=nearest(kind, _KINDS))
@@ -143,7 +143,7 @@ def parse_statement(text: str | Builder, limits: Limits = DEFAULT_LIMITS) -> Sta
 
 
 def _fragment(call: str, text: str) -> Piece:
-    return parse_fragment(_text(call, text))
+    return read_fragment(_text(call, text))
 
 
 def _name(call: str, text: str) -> Name:

@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 from sqlglot import TokenType, exp
 
 from weft.errors import CatalogError, QueryError, SqlError
-from weft.logical.expr.conditions import check_condition
 from weft.logical.expr.conversion import NULL, cast, literal
 from weft.logical.expr.expression import BOOLEAN, Expr, Literal, conjuncts, count_terms, to_sql
 from weft.logical.expr.functions import call, named_functions
+from weft.logical.query.join_tree import PRESENT
 from weft.logical.schema import DataType
 from weft.logical.times import parse_interval
 from weft.sql.parse import parse_fragment
 from weft.sql.reject import refuse_arguments, unknown_function, unsupported
-from weft.sql.scope import Scope
-from weft.sql.source import Piece, SqlText
+from weft.sql.scope import Scope, SubSelects
+from weft.sql.source import Piece, SqlText, bare_node, operands_of
+from weft.sql.statement import Statement
 
 __all__ = [
     "bind_conditions",
@@ -167,7 +168,7 @@ _SYNONYMS = {
 
 def bind_expression(piece: Piece, scope: Scope) -> Expr:
     """The typed expression that a piece of text means."""
-    return _Binder(piece.source, scope).bind(piece.node, 0)
+    return _Binder(piece, scope).bind(piece.node, 0)
 
 
 def is_function_name(name: str) -> bool:
@@ -183,28 +184,45 @@ def is_function_name(name: str) -> bool:
     return isinstance(node, exp.Anonymous) and node.name == name and not taken
 
 
-def bind_conditions(
-    piece: Piece, scope: Scope, clause: str, outcome: str = "the query gives no results"
-) -> Iterator[Expr]:
-    """The predicates whose conjunction the text is; each must be a condition on at least one stream.
-
-    ``outcome`` is what follows from a condition that is never true.
-    """
-    parts = _flat(piece.node, exp.And) if isinstance(_bare(piece.node), exp.And) else [piece.node]
-    for node in parts:
-        part = Piece(node, piece.source)
-        expr = bind_expression(part, scope)
+def bind_conditions(piece: Piece, scope: Scope, clause: str) -> Iterator[Expr]:
+    """The predicates whose conjunction the text is."""
+    for node, negated in _conjuncts(piece.node, negated=False):
+        part = replace(piece, node=node)
+        expr = _condition(part, scope, negated)
         if expr.type not in (BOOLEAN, NULL):
             raise part.error(
                 f"{clause} needs a condition, and {to_sql(expr)} is a {expr.type}",
                 "compare it with something",
             )
-        for term in conjuncts(expr):
-            try:
-                check_condition(term, outcome)
-            except QueryError as error:
-                raise part.error(error.message, error.hint) from None
-            yield term
+        yield from conjuncts(expr)
+
+
+def _conjuncts(node: exp.Expr, negated: bool) -> Iterator[tuple[exp.Expr, bool]]:
+    """The conditions whose conjunction a node is, and whether each is negated: AND, and OR below NOT."""
+    bare = bare_node(node)
+    if isinstance(bare, exp.Not) and _holds_sub_select(bare):
+        yield from _conjuncts(bare.this, not negated)
+    elif type(bare) is (exp.Or if negated else exp.And):
+        for part in operands_of(node, type(bare)):
+            yield from _conjuncts(part, negated)
+    else:
+        yield node, negated
+
+
+def _holds_sub_select(node: exp.Expr) -> bool:
+    return node.find(exp.Query) is not None
+
+
+def _condition(piece: Piece, scope: Scope, negated: bool) -> Expr:
+    """A condition of a conjunction, in which FALSE and NULL are the same: IN a sub-select asks for one join alone."""
+    binder, node = _Binder(piece, scope), bare_node(piece.node)
+    if isinstance(node, exp.In) and node.args.get("query"):
+        try:
+            return binder.tested("=", node, node.this, node.args["query"], negated)
+        except (QueryError, CatalogError) as error:
+            raise piece.source.blame(node, error) from None
+    expr = binder.bind(piece.node, 0)
+    return call("not", expr) if negated else expr
 
 
 def _instead_of_is(node: exp.Is, negated: bool) -> str:
@@ -215,29 +233,15 @@ def _instead_of_is(node: exp.Is, negated: bool) -> str:
     return f"write coalesce({operand}, {str(negated).upper()})"
 
 
-def _bare(node: exp.Expr) -> exp.Expr:
-    while isinstance(node, exp.Paren) and isinstance(node.this, exp.Expr):
-        node = node.this
-    return node
-
-
-def _flat(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
-    """The operands of a chain of one operator, left to right."""
-    flat, pending = [], [node]
-    while pending:
-        inner = pending.pop()
-        bare = _bare(inner)
-        if type(bare) is kind:
-            pending += (bare.args["expression"], bare.args["this"])
-        else:
-            flat.append(inner)
-    return flat
-
-
 @dataclass(frozen=True, slots=True)
 class _Binder:
-    source: SqlText
+    piece: Piece
     scope: Scope
+
+    @property
+    def source(self) -> SqlText:
+        """The text that is read."""
+        return self.piece.source
 
     def bind(self, node: exp.Expr, depth: int) -> Expr:
         handler = _HANDLERS.get(type(node))
@@ -279,12 +283,14 @@ class _Binder:
             raise unsupported(self.source, name)
         if table is None:
             return self.scope.unqualified(name.name)
+        if name.name == PRESENT:
+            return self.scope.column(table.name, name.name)
         try:
-            input_ = self.scope.input(table.name)
+            named = self.scope.input(table.name)
         except QueryError as error:
             raise self.source.blame(table, error) from None
         try:
-            return self.scope.qualified(input_, name.name)
+            return self.scope.qualified(named, name.name)
         except QueryError as error:
             raise self.source.blame(name, error) from None
 
@@ -295,7 +301,7 @@ class _Binder:
 
     def chain(self, node: exp.Binary, depth: int) -> Expr:
         refuse_arguments(self.source, node, "this", "expression", "safe")
-        return call(_CHAINS[type(node)], *(self.bind(part, depth) for part in _flat(node, type(node))))
+        return call(_CHAINS[type(node)], *(self.bind(part, depth) for part in operands_of(node, type(node))))
 
     def negation(self, node: exp.Not, depth: int) -> Expr:
         refuse_arguments(self.source, node, "this")
@@ -321,8 +327,39 @@ class _Binder:
         found = call("like", self.bind(node.this, depth), self.bind(node.expression, depth))
         return call("not", found) if node.args.get("negate") else found
 
+    def exists(self, node: exp.Exists, _: int) -> Expr:
+        refuse_arguments(self.source, node, "this")
+        return self.sub_selects(node).exists(self.branches(node.this), self.scope)
+
+    def sub_selects(self, node: exp.Expr) -> SubSelects:
+        """What takes the sub-selects of this expression; they are refused where nothing does."""
+        if self.scope.sub_selects is None:
+            raise unsupported(self.source, node)
+        return self.scope.sub_selects
+
+    def branches(self, node: exp.Expr) -> tuple[Statement, ...]:
+        """The sub-select that a node is."""
+        if id(node) not in self.piece.selects:
+            raise unsupported(self.source, node)
+        return self.piece.selects[id(node)]
+
+    def values(self, node: exp.Expr, depth: int) -> tuple[Expr, ...]:
+        """The values that are compared with the columns of a sub-select: one, or several in parentheses."""
+        bare = bare_node(node)
+        parts = bare.expressions if isinstance(bare, exp.Tuple) else [node]
+        return tuple(self.bind(part, depth) for part in parts)
+
+    def tested(self, operator: str, node: exp.Expr, value: exp.Expr, query: exp.Expr, negated: bool) -> Expr:
+        """Whether a comparison holds for some row of a sub-select or, negated, fails for every row."""
+        selects = self.sub_selects(node)
+        test = selects.fails_for_all if negated else selects.holds_for_some
+        return test(operator, self.values(value, 1), self.branches(query), self.scope)
+
     def membership(self, node: exp.In, depth: int) -> Expr:
-        refuse_arguments(self.source, node, "this", "expressions")
+        refuse_arguments(self.source, node, "this", "expressions", "query")
+        if node.args.get("query"):
+            branches = self.branches(node.args["query"])
+            return self.sub_selects(node).compared("=", self.values(node.this, depth), branches, self.scope)
         if not node.expressions:
             raise QueryError("IN needs a list", hint="write x IN (1, 2)")
         needle = self._repeated(node.this, depth, len(node.expressions))
@@ -397,6 +434,7 @@ _HANDLERS: dict[type[exp.Expr], _Handler] = {
     exp.Is: _Binder.is_null,
     exp.Like: _Binder.like,
     exp.In: _Binder.membership,
+    exp.Exists: _Binder.exists,
     exp.Between: _Binder.between,
     exp.Case: _Binder.case,
     exp.If: _Binder.if_,

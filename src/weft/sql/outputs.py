@@ -17,13 +17,14 @@ from itertools import count
 
 from sqlglot import exp
 
-from weft.errors import QueryError, SqlError
+from weft.errors import QueryError, SqlError, nearest
 from weft.logical.expr.expression import Column, Expr, columns, to_sql
 from weft.logical.names import identifier
-from weft.logical.query.query import PRESENT, Output, star, with_distinct_names
+from weft.logical.query.query import PRESENT, Output, with_distinct_names
 from weft.sql.expressions import bind_expression
 from weft.sql.reject import refuse_arguments, unsupported
-from weft.sql.scope import PROVENANCE, Merged, Scope, Shown
+from weft.sql.scope import PROVENANCE, Given, Merged, Scope, Shown
+from weft.sql.source import SqlText
 from weft.sql.statement import Item
 
 __all__ = ["bind_outputs"]
@@ -37,6 +38,7 @@ class _Draft:
     expr: Expr
     name: str | None = None
     wish: str | None = None
+    fallback: str | None = None  # the name it has if its wish is not granted
 
     @property
     def taken(self) -> str:
@@ -44,9 +46,9 @@ class _Draft:
         return (self.name or self.wish or "").lower()
 
 
-def bind_outputs(items: Sequence[Item], scope: Scope) -> tuple[Output, ...]:
-    """The columns of the result."""
-    drafts = [draft for item in items for draft in _drafts(item, scope)]
+def bind_outputs(items: Sequence[Item], scope: Scope, *, plain: bool = False) -> tuple[Output, ...]:
+    """The columns of the result; if they are ``plain``, as those of a sub-select, ``*`` keeps their names."""
+    drafts = [draft for item in items for draft in _drafts(item, scope, plain)]
     taken = [draft.taken for draft in drafts]
     outputs: dict[str, Output] = {}
     for position, draft in enumerate(drafts, start=1):
@@ -63,6 +65,8 @@ def _final_name(draft: _Draft, position: int, taken: list[str]) -> str:
         return draft.name
     if draft.wish is not None and taken.count(draft.wish.lower()) == 1:
         return draft.wish
+    if draft.fallback is not None:
+        return draft.fallback
     return f"{draft.expr.alias}_{draft.expr.name}" if isinstance(draft.expr, Column) else f"col_{position}"
 
 
@@ -89,7 +93,7 @@ def _twice(
     return place.error(message, hint)
 
 
-def _drafts(item: Item, scope: Scope) -> Iterator[_Draft]:
+def _drafts(item: Item, scope: Scope, plain: bool) -> Iterator[_Draft]:
     node, source = item.value.node, item.value.source
     is_star = isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
     if not is_star:
@@ -110,22 +114,54 @@ def _drafts(item: Item, scope: Scope) -> Iterator[_Draft]:
         node = node.this
     if not isinstance(node, exp.Star):
         raise unsupported(source, node)
-    refuse_arguments(source, node)
-    for output in _star(tuple(shown)):
+    refuse_arguments(source, node, "except_")
+    kept = _without(source, node, tuple(shown))
+    if plain:
+        yield from (_Draft(item, _value(column), None, column.name, _long_name(column)) for column in kept)
+        return
+    for output in _star(kept):
         yield _Draft(item, output.expr, output.name)
+
+
+def _without(source: SqlText, star: exp.Star, shown: tuple[Shown, ...]) -> tuple[Shown, ...]:
+    """The columns but for those that EXCEPT lists."""
+    for node in star.args.get("except_") or ():
+        name, table = node.name.lower(), node.text("table").lower()
+        left_out = [c for c in shown if c.name.lower() == name and (not table or table in _owners(c))]
+        if not left_out:
+            hint = nearest(node.name, (column.name for column in shown))
+            raise source.error(source.span(node), f"* gives no column {node.name}", hint)
+        shown = tuple(column for column in shown if column not in left_out)
+    if not shown:
+        raise source.error(source.span(star), "EXCEPT leaves no column", "name what to select")
+    return shown
+
+
+def _owners(column: Shown) -> set[str]:
+    names = column.aliases if isinstance(column, Merged) else {column.alias}
+    return {name.lower() for name in names}
+
+
+def _value(column: Shown) -> Expr:
+    return column if isinstance(column, Column) else column.expr
+
+
+def _long_name(column: Shown) -> str:
+    """The name of a column whose own name another has, too."""
+    owner = min(column.aliases) if isinstance(column, Merged) else column.alias
+    return f"{owner}_{column.name}"
 
 
 def _star(shown: Sequence[Shown]) -> tuple[Output, ...]:
     """The columns of ``*`` under their names: short ones where USING says that equal names mean one column."""
-    plain = [column for column in shown if isinstance(column, Column)]
-    if len(plain) == len(shown):
-        return star(plain)
+    if not any(isinstance(column, Merged) for column in shown):
+        return with_distinct_names((_long_name(column), _value(column)) for column in shown)
     of_using = Counter(column.name.lower() for column in shown if isinstance(column, Merged))
     of_all = Counter(column.name.lower() for column in shown)
     named: list[tuple[str, Expr]] = []
     for column in shown:
         name, rivals = column.name.lower(), of_using if isinstance(column, Merged) else of_all
-        expr = column.expr if isinstance(column, Merged) else column
-        first = next(columns(expr))
+        expr = _value(column)
+        first = next(columns(expr)) if not isinstance(column, Given) else column
         named.append((first.name if rivals[name] == 1 else f"{first.alias}_{first.name}", expr))
     return with_distinct_names(named)

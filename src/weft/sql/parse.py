@@ -36,6 +36,7 @@ __all__ = [
     "WeftSql",
     "is_double_quoted",
     "mark_names",
+    "parse_bracketed",
     "parse_fragment",
     "parse_select",
 ]
@@ -131,6 +132,13 @@ class WeftParser(SparkParser):
             found.meta["closing"] = closing.end + 1
         return found
 
+    def _parse_join_parts(self) -> tuple[Token | None, Token | None, Token | None]:
+        """Read LEFT MARK JOIN, too, as which a query says whether rows have a partner."""
+        method, side, kind = super()._parse_join_parts()
+        if side is not None and kind is None and self._match_text_seq("MARK"):
+            kind = self._prev
+        return method, side, kind
+
     def expression(
         self, instance: Node, token: Token | None = None, comments: list[str] | None = None
     ) -> Node:
@@ -158,6 +166,13 @@ class WeftSql(Spark):
 _DIALECT = WeftSql()
 _CLOSER = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}
 _MOST_BARE_JOINS = 8
+_WITHOUT_ON = (TokenType.CROSS, TokenType.NATURAL)
+_JOIN_WORDS = frozenset(
+    (
+        *(TokenType.LEFT, TokenType.RIGHT, TokenType.FULL, TokenType.OUTER, TokenType.INNER),
+        *(TokenType.SEMI, TokenType.ANTI, TokenType.JOIN),
+    )
+)
 _WINDOW_WORDS = ("RANGE", "ROWS", "UNBOUNDED")
 
 
@@ -189,7 +204,7 @@ class Bracket:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A SELECT statement, and its brackets by the position at which the word before each of them ends."""
+    """A SELECT or an expression, and its brackets by the position at which the word before each of them ends."""
 
     select: Piece
     brackets: dict[int, Bracket]
@@ -208,6 +223,14 @@ def parse_select(text: str, limits: Limits = DEFAULT_LIMITS) -> Parsed:
 
 def parse_fragment(text: str) -> Piece:
     """The syntax tree of one expression, with or without a name (``lower(w.name) AS n``)."""
+    parsed = parse_bracketed(text)
+    for bracket in parsed.brackets.values():
+        raise bracket.misplaced()
+    return parsed.select
+
+
+def parse_bracketed(text: str) -> Parsed:
+    """The syntax tree of one expression, and the brackets in it, which only a sub-select can have."""
     source = _scan(text)
     if not source.tokens:
         raise source.error(source.whole, "there is nothing here", "write an expression")
@@ -215,11 +238,9 @@ def parse_fragment(text: str) -> Piece:
         if token.token_type is TokenType.SEMICOLON:
             raise source.error(_at(token), "a single expression is wanted here")
     brackets, rest = _cut_brackets(source)
-    for bracket in brackets.values():
-        raise bracket.misplaced()
     _check_neighbours(rest)
     _check_joins(rest)
-    return Piece(_tree(rest, exp.Expr), rest)
+    return Parsed(Piece(_tree(rest, exp.Expr), rest), brackets)
 
 
 def _scan(text: str, limits: Limits = DEFAULT_LIMITS) -> SqlText:
@@ -363,8 +384,10 @@ def _check_neighbours(source: SqlText) -> None:
 def _check_joins(source: SqlText) -> None:
     """Refuse long runs of JOIN without ON: sqlglot tries every way to pair them with what follows."""
     pending = 0
-    for token, before in zip(source.tokens[1:], source.tokens, strict=False):
-        if token.token_type is TokenType.JOIN and before.token_type is not TokenType.CROSS:
+    says_how = False  # whether CROSS or NATURAL says how to join, and nothing else may
+    for token in source.tokens:
+        says_how = token.token_type in _WITHOUT_ON or (says_how and token.token_type in _JOIN_WORDS)
+        if token.token_type is TokenType.JOIN and not says_how:
             pending += 1
         elif token.token_type in (TokenType.ON, TokenType.USING):
             pending = max(0, pending - 1)

@@ -5,15 +5,16 @@ Guarantees: every clause and every part of FROM is either taken over or refused 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from sqlglot import exp
 
 from weft.errors import SqlError
 from weft.logical.query.limits import DEFAULT_LIMITS, Limits
 from weft.logical.query.window import UNBOUNDED, Window
-from weft.sql.parse import Bracket, parse_select
+from weft.sql.parse import Bracket, Parsed, parse_bracketed, parse_select
 from weft.sql.reject import refuse_arguments, unsupported
 from weft.sql.source import Piece, SqlText
 from weft.sql.statement import (
@@ -29,7 +30,7 @@ from weft.sql.statement import (
 )
 from weft.sql.windows import read_bracket
 
-__all__ = ["TOO_DEEP", "read_item", "read_statement"]
+__all__ = ["TOO_DEEP", "read_fragment", "read_item", "read_statement"]
 
 # The error about a query that Python cannot follow to the bottom, and its remedy.
 TOO_DEEP = ("the query is nested too deeply", "use fewer parentheses")
@@ -38,6 +39,7 @@ TOO_DEEP = ("the query is nested too deeply", "use fewer parentheses")
 _KINDS = {("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "cross"}
 _KINDS |= {(side, kind): side.lower() for side in ("LEFT", "RIGHT", "FULL") for kind in ("", "OUTER")}
 _KINDS |= {(side, kind): kind.lower() for side in ("", "LEFT") for kind in ("SEMI", "ANTI")}
+_KINDS["LEFT", "MARK"] = "mark"
 
 _ASOF_HINT = (
     "write a ASOF JOIN b ON a.k = b.k AND a.ts >= b.ts, or a JOIN b FOR SYSTEM_TIME AS OF a.ts ON a.k = b.k; "
@@ -47,40 +49,54 @@ _ASOF_HINT = (
 
 def read_statement(text: str, limits: Limits = DEFAULT_LIMITS) -> Statement:
     """The query that a text states."""
+    return _read(text, lambda: parse_select(text, limits), lambda reader, node: reader.select(node))
+
+
+def read_fragment(text: str) -> Piece:
+    """One expression, with or without a name, and the sub-selects in it."""
+    return _read(text, lambda: parse_bracketed(text), lambda reader, node: reader.piece(node))
+
+
+Read = TypeVar("Read")
+
+
+def _read(text: str, parse: Callable[[], Parsed], read: Callable[[_SelectReader, exp.Expr], Read]) -> Read:
+    """What a reader makes of a text, in which every bracket must be a window."""
     windowed: set[int] = set()
     try:
-        parsed = parse_select(text, limits)
-        reader = _SelectReader(parsed.select.source, parsed.brackets, {}, windowed)
-        statement = reader.select(parsed.select.node)
+        parsed = parse()
+        made = read(_SelectReader(parsed.select.source, parsed.brackets, {}, windowed), parsed.select.node)
     except RecursionError:
         message, hint = TOO_DEEP
         raise SqlError(message, text=text, start=0, end=len(text), hint=hint) from None
     for position, bracket in parsed.brackets.items():
         if position not in windowed:
             raise bracket.misplaced()
-    return statement
+    return made
 
 
 @dataclass(frozen=True, slots=True)
 class _SelectReader:
     """Reads SELECTs, with the brackets that follow names and sub-selects.
 
-    ``named`` are the sub-selects that WITH has given a name, by the name in lower case; ``windowed`` collects the
-    positions of the brackets that were read.
+    ``named`` are the sub-selects that WITH has given a name, by the name in lower case, with the names of their columns
+    where it lists them; ``windowed`` collects the positions of the brackets that were read.
     """
 
     source: SqlText
     brackets: Mapping[int, Bracket]
-    named: Mapping[str, tuple[Statement, ...]]
+    named: Mapping[str, tuple[tuple[Statement, ...], tuple[Name, ...]]]
     windowed: set[int]
 
-    def select(self, node: exp.Expr) -> Statement:
-        """One SELECT, with the WITH before it."""
+    def select(self, node: exp.Expr, *, reading: bool = True) -> Statement:
+        """One SELECT, with the WITH before it; unless it must be ``reading`` something, it may lack FROM."""
         if not isinstance(node, exp.Select):
             raise unsupported(self.source, node)
         refuse_arguments(self.source, node, "expressions", "from_", "joins", "where", "with_")
         reader = self._with(node.args.get("with_"))
         origin = node.args.get("from_")
+        if origin is None and not reading:
+            return Statement(reader.items(node), (), reader.conditions(node), self.source)
         if not isinstance(origin, exp.From):
             listed = self.source.span(*node.expressions) if node.expressions else self.source.whole
             after = listed[1], listed[1] + 1
@@ -88,11 +104,29 @@ class _SelectReader:
             raise self.source.error(after, "FROM is missing here, after the columns", hint)
         refuse_arguments(self.source, origin, "this")
         relations = _FromReader(reader).relations(origin.this, node.args.get("joins") or ())
-        items = tuple(read_item(Piece(one, self.source)) for one in node.expressions)
-        where = _conditions(self.source, node.args.get("where"))
-        return Statement(items, relations, where, self.source)
+        return Statement(reader.items(node), relations, reader.conditions(node), self.source)
 
-    def branches(self, node: exp.Expr) -> tuple[Statement, ...]:
+    def items(self, node: exp.Select) -> tuple[Item, ...]:
+        """What a SELECT gives."""
+        return tuple(read_item(self.piece(item)) for item in node.expressions)
+
+    def conditions(self, node: exp.Select) -> tuple[Piece, ...]:
+        """What stands after WHERE."""
+        where = node.args.get("where")
+        if where is None:
+            return ()
+        refuse_arguments(self.source, where, "this")
+        return (self.piece(where.this),)
+
+    def piece(self, node: exp.Expr) -> Piece:
+        """An expression with its sub-selects."""
+        inner = (part for part in node.walk(prune=lambda part: isinstance(part, exp.Query)))
+        selects = {
+            id(part): self.branches(part, reading=False) for part in inner if isinstance(part, exp.Query)
+        }
+        return Piece(node, self.source, selects)
+
+    def branches(self, node: exp.Expr, *, reading: bool = True) -> tuple[Statement, ...]:
         """The SELECTs of a sub-select, between which UNION ALL stands."""
         pending, found = [node], list[Statement]()
         while pending:
@@ -106,7 +140,7 @@ class _SelectReader:
                 refuse_arguments(self.source, first, "this", "expression", "distinct")
                 pending += (first.expression, first.this)
             else:
-                found.append(self.select(first))
+                found.append(self.select(first, reading=reading))
         return tuple(found)
 
     def _with(self, node: exp.Expr | None) -> _SelectReader:
@@ -121,12 +155,13 @@ class _SelectReader:
         for one in node.expressions:
             refuse_arguments(self.source, one, "this", "alias")
             alias = one.args["alias"]
-            refuse_arguments(self.source, alias, "this")
+            refuse_arguments(self.source, alias, "this", "columns")
             name = _name(self.source, alias.this)
             if name.text.lower() in mine:
                 raise name.error(f"WITH names {name.text} twice", "choose another name")
             mine.add(name.text.lower())
-            reader = replace(reader, named={**reader.named, name.text.lower(): reader.branches(one.this)})
+            select = reader.branches(one.this), _names(self.source, alias)
+            reader = replace(reader, named={**reader.named, name.text.lower(): select})
         return reader
 
     def window(self, end: int) -> tuple[Window, tuple[Name, ...]]:
@@ -134,13 +169,6 @@ class _SelectReader:
         bracket = self.brackets.get(end)
         self.windowed.add(end)
         return read_bracket(bracket) if bracket else (UNBOUNDED, ())
-
-
-def _conditions(source: SqlText, where: exp.Expr | None) -> tuple[Piece, ...]:
-    if where is None:
-        return ()
-    refuse_arguments(source, where, "this")
-    return (Piece(where.this, source),)
 
 
 def read_item(piece: Piece) -> Item:
@@ -152,7 +180,7 @@ def read_item(piece: Piece) -> Item:
     alias = node.args["alias"]
     if not isinstance(alias, exp.Identifier):
         raise unsupported(piece.source, alias)
-    return Item(Piece(node.this, piece.source), _name(piece.source, alias))
+    return Item(replace(piece, node=node.this), _name(piece.source, alias))
 
 
 def _name(source: SqlText, identifier: exp.Expr) -> Name:
@@ -162,6 +190,15 @@ def _name(source: SqlText, identifier: exp.Expr) -> Name:
     if not name.text:
         raise name.error("a name cannot be empty")
     return name
+
+
+def _names(source: SqlText, alias: exp.Expr) -> tuple[Name, ...]:
+    """The names of columns that an alias lists."""
+    names = tuple(_name(source, column) for column in alias.args.get("columns") or ())
+    for place, name in enumerate(names):
+        if any(name.text.lower() == other.text.lower() for other in names[:place]):
+            raise name.error(f"two columns are called {name.text}", "choose another name")
+    return names
 
 
 class _FromReader:
@@ -193,21 +230,26 @@ class _FromReader:
         method, side, kind = (join.args.get(key) or "" for key in ("method", "side", "kind"))
         if method == "ASOF" or join.this.args.get("version"):
             return self._asof(left, join, method, side, kind)
-        if method or (side, kind) not in _KINDS:
+        natural = method == "NATURAL"
+        if (method and not natural) or (side, kind) not in _KINDS:
             words = " ".join(word for word in (method, side, kind.removesuffix("_JOIN")) if word)
-            hint = "write JOIN … USING, with the columns that both have" if method == "NATURAL" else None
+            hint = None
             if not method and kind in ("SEMI", "ANTI"):
                 hint = f"write {kind} JOIN, and the stream whose rows are wanted to its left"
             raise self.source.error(self.source.span(join), f"{words} JOIN is not supported", hint)
         on, using = join.args.get("on"), join.args.get("using") or ()
         if kind == "CROSS" and (on or using):
             raise self.source.error(self.source.span(join), "CROSS JOIN takes no condition", "write JOIN")
+        if natural and (on or using or kind == "CROSS"):
+            message = "NATURAL JOIN takes no condition: it joins on the columns whose names both sides have"
+            raise self.source.error(self.source.span(join), message, "leave out NATURAL, or the condition")
         return JoinRef(
             _KINDS[side, kind],
             left,
             self._relation(join.this),
-            Piece(on, self.source) if on else None,
+            self.reader.piece(on) if on else None,
             tuple(_name(self.source, name) for name in using),
+            natural=natural,
         )
 
     def _asof(self, left: Relation, join: exp.Join, method: str, side: str, kind: str) -> JoinRef:
@@ -226,18 +268,20 @@ class _FromReader:
                     "which version is joined is told by a time, with FOR SYSTEM_TIME AS OF",
                     _ASOF_HINT,
                 )
-            as_of = Piece(version.args["expression"], source)
+            as_of = self.reader.piece(version.args["expression"])
             join.this.set("version", None)
         on = join.args.get("on")
         right = self._relation(join.this)
         if on is None:
             (ref, *_) = leaves(right)
             raise ref.called.error("a join with the latest version needs a condition", _ASOF_HINT)
-        return JoinRef("asof left" if side else "asof", left, right, Piece(on, source), as_of=as_of)
+        return JoinRef("asof left" if side else "asof", left, right, self.reader.piece(on), as_of=as_of)
 
     def _relation(self, node: exp.Expr) -> Relation:
         if isinstance(node, exp.Subquery):
             return self._nested(node) if _is_join(node.this) else self._sub_select(node)
+        if isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery):
+            return self._lateral(node)
         if not isinstance(node, exp.Table):
             raise unsupported(self.source, node)
         if node.args.get("db"):
@@ -266,27 +310,39 @@ class _FromReader:
 
     def _sub_select(self, node: exp.Subquery) -> Relation:
         refuse_arguments(self.source, node, "this", "alias", "joins")
-        branches = self.reader.branches(node.this)
+        branches, place = self.reader.branches(node.this), self._place(node)
+        alias, columns = self._alias(node.args.get("alias"))
+        window, per = self.reader.window(node.meta.get("closing", -1))
+        return self._joined(SelectRef(branches, alias or place, place, window, per, columns), node)
+
+    def _lateral(self, node: exp.Lateral) -> Relation:
+        refuse_arguments(self.source, node, "this", "alias", "view", "outer", "ordinality", "joins")
+        refuse_arguments(self.source, node.this, "this", "alias")
+        branches, place = self.reader.branches(node.this.this, reading=False), self._place(node.this)
+        alias, columns = self._alias(node.args.get("alias"))
+        return self._joined(SelectRef(branches, alias or place, place, columns=columns, lateral=True), node)
+
+    def _place(self, node: exp.Expr) -> Name:
+        """The name of a sub-select without one, and where it stands."""
         self._unnamed += 1
         number = f"_{self._unnamed}" if self._unnamed > 1 else ""
-        place = Name(f"subquery{number}", self.source, self.source.span(node.this))
-        alias = self._alias(node.args.get("alias"))
-        window, per = self.reader.window(node.meta.get("closing", -1))
-        return self._joined(SelectRef(branches, alias or place, place, window, per), node)
+        return Name(f"subquery{number}", self.source, self.source.span(node.this))
 
     def _named(self, table: exp.Table) -> InputRef:
-        name, alias = _name(self.source, table.this), self._alias(table.args.get("alias"))
+        name, (alias, columns) = _name(self.source, table.this), self._alias(table.args.get("alias"))
         window, per = self.reader.window(name.span[1])
-        branches = self.reader.named.get(name.text.lower())
-        if branches is not None:
-            return SelectRef(branches, alias or name, name, window, per)
-        return StreamRef(name, alias, window, per)
+        select = self.reader.named.get(name.text.lower())
+        if select is not None:
+            branches, listed = select
+            return SelectRef(branches, alias or name, name, window, per, columns or listed)
+        return StreamRef(name, alias, window, per, columns)
 
-    def _alias(self, alias: exp.Expr | None) -> Name | None:
+    def _alias(self, alias: exp.Expr | None) -> tuple[Name | None, tuple[Name, ...]]:
+        """A name after AS, and those that it lists for the columns."""
         if alias is None:
-            return None
-        refuse_arguments(self.source, alias, "this")
-        return _name(self.source, alias.this)
+            return None, ()
+        refuse_arguments(self.source, alias, "this", "columns")
+        return _name(self.source, alias.this), _names(self.source, alias)
 
 
 def _is_join(node: exp.Expr) -> bool:

@@ -8,15 +8,19 @@ close it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sqlglot import Token, TokenType, exp
 
 from weft.errors import SqlError, WeftError
 from weft.logical.query.limits import DEFAULT_LIMITS, Limits
 
-__all__ = ["Piece", "Span", "SqlText"]
+if TYPE_CHECKING:
+    from weft.sql.statement import Statement
+
+__all__ = ["Piece", "Span", "SqlText", "bare_node", "operands_of"]
 
 # Half open: text[start:end].
 Span = tuple[int, int]
@@ -154,10 +158,14 @@ class SqlText:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """An expression of the syntax tree and the text it was read from."""
+    """An expression of the syntax tree and the text it was read from.
+
+    ``selects`` has its sub-selects by the identity of their nodes: the statements between which UNION ALL stands.
+    """
 
     node: exp.Expr
     source: SqlText
+    selects: Mapping[int, tuple[Statement, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def span(self) -> Span:
@@ -177,3 +185,23 @@ def _position(node: exp.Expr) -> list[Span]:
 def _union(spans: Iterable[Span]) -> Span | None:
     known = list(spans)
     return (min(s for s, _ in known), max(e for _, e in known)) if known else None
+
+
+def bare_node(node: exp.Expr) -> exp.Expr:
+    """A node without the parentheses around it."""
+    while isinstance(node, exp.Paren) and isinstance(node.this, exp.Expr):
+        node = node.this
+    return node
+
+
+def operands_of(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
+    """The operands of a chain of one operator, left to right."""
+    flat, pending = [], [node]
+    while pending:
+        inner = pending.pop()
+        bare = bare_node(inner)
+        if type(bare) is kind:
+            pending += (bare.args["expression"], bare.args["this"])
+        else:
+            flat.append(inner)
+    return flat

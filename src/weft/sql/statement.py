@@ -52,6 +52,7 @@ class StreamRef:
     alias: Name | None = None
     window: Window = UNBOUNDED
     per: tuple[Name, ...] = ()  # the columns that the window counts per, as written
+    columns: tuple[Name, ...] = ()  # the names that its columns have here, where AS lists them
 
     @property
     def called(self) -> Name:
@@ -63,7 +64,8 @@ class StreamRef:
 class SelectRef:
     """A sub-select in FROM, or the name that WITH gave one; between several branches, UNION ALL is said.
 
-    ``called`` is the name by which the query refers to it, and ``place`` is where it stands.
+    ``called`` is the name by which the query refers to it, and ``place`` is where it stands. ``columns`` are the names
+    that its columns have here, where AS lists them. If it is ``lateral``, it sees what stands before it in FROM.
     """
 
     branches: tuple[Statement, ...]
@@ -71,6 +73,8 @@ class SelectRef:
     place: Name
     window: Window = UNBOUNDED
     per: tuple[Name, ...] = ()
+    columns: tuple[Name, ...] = ()
+    lateral: bool = False
 
 
 InputRef = StreamRef | SelectRef
@@ -78,9 +82,10 @@ InputRef = StreamRef | SelectRef
 
 @dataclass(frozen=True, slots=True)
 class JoinRef:
-    """A join in FROM: inner, left, right, full, semi, anti, asof, asof left or cross.
+    """A join in FROM: inner, left, right, full, semi, anti, mark, asof, asof left or cross.
 
-    ``as_of`` is the time at which a version is asked for, where FOR SYSTEM_TIME says it.
+    ``as_of`` is the time at which a version is asked for, where FOR SYSTEM_TIME says it. If it is ``natural``, it joins
+    on the columns whose names both sides have.
     """
 
     kind: str
@@ -89,6 +94,7 @@ class JoinRef:
     on: Piece | None = None
     using: tuple[Name, ...] = ()
     as_of: Piece | None = None
+    natural: bool = False
 
 
 Relation = InputRef | JoinRef
@@ -110,6 +116,7 @@ class Item:
 class Statement:
     """SELECT items FROM relations (between which commas stand) WHERE all of the conditions.
 
+    A sub-select that reads nothing has no relations.
     ``cross`` says that its author accepts a cross product of the whole; if it does not, an error about one says what
     the author has to do to accept it (``crossing``).
     """

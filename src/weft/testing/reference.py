@@ -32,7 +32,8 @@ from sqlglot import exp
 from weft.errors import ConfigError, QueryError
 from weft.logical.expr.expression import Expr, identifier, to_sql, type_sql
 from weft.logical.expr.user_functions import has_user_call, user_calls
-from weft.logical.query.join_tree import ASOF, Join
+from weft.logical.outer.outer import always
+from weft.logical.query.join_tree import ASOF, MARK, Join
 from weft.logical.query.query import PRESENT, Input, Query
 from weft.logical.query.window import Range, Rows
 from weft.logical.schema import DataType
@@ -253,6 +254,8 @@ def _joined(query: Query, node: Join | str, sources: Mapping[str, str], versione
     if isinstance(node, str):
         return sources[node]
     left, right = (_joined(query, side, sources, versioned) for side in (node.left, node.right))
+    if node.kind == MARK:
+        return _marked(query, node, left, sources, versioned)
     if node.kind in ASOF:
         number, names = list(_asof_joins(query.outer)).index(node), _visible(node.left)
         same = [
@@ -269,6 +272,21 @@ def _joined(query: Query, node: Join | str, sources: Mapping[str, str], versione
     new = frozenset(name for side in sides if not side & set(query.driving) for name in side)
     on = _all([*terms, *_in_force(query, together, versioned & new)])
     return f"({left} {node.kind.upper()} JOIN {right} ON {on or 'TRUE'})"
+
+
+def _marked(
+    query: Query, node: Join, left: str, sources: Mapping[str, str], versioned: frozenset[str]
+) -> str:
+    """The rows of a left side, each once, and whether an inner join finds a partner for it."""
+    names, alias = _visible(node.left), always(node.right)[0]
+    rows = ", ".join(f"{_quoted(name)}.{_ROW} AS row_{place}" for place, name in enumerate(names))
+    inner = _joined(query, replace(node, kind="inner"), sources, versioned)
+    matched = f"(SELECT DISTINCT {rows}, TRUE AS {_quoted(PRESENT)} FROM {inner}) AS {_quoted(alias)}"
+    same = [
+        f"{_quoted(alias)}.row_{place} IS NOT DISTINCT FROM {_quoted(name)}.{_ROW}"
+        for place, name in enumerate(names)
+    ]
+    return f"({left} LEFT JOIN {matched} ON {' AND '.join(same)})"
 
 
 def _within(inputs: Sequence[Input]) -> Iterator[str]:

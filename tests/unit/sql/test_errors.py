@@ -169,39 +169,16 @@ def test_where_that_is_no_condition() -> None:
         hint: compare it with something
         """,
     )
-    check(
-        "SELECT 1 FROM videos WHERE ok AND 1 = 2",
-        """
-        SQL: the condition is never true, so the query gives no results
-        1 | SELECT 1 FROM videos WHERE ok AND 1 = 2
-                                              ^^^^^
-        """,
-    )
-    check(
-        "SELECT 1 FROM videos WHERE ok AND lower('A') = 'a'",
-        """
-        SQL: the condition LOWER('A') = 'a' mentions no stream
-        1 | SELECT 1 FROM videos WHERE ok AND lower('A') = 'a'
-                                              ^^^^^^^^^^^^^^^^
-        hint: if it is true, leave it out
-        """,
-    )
-    check(
-        "SELECT 1 FROM videos v LEFT JOIN views w ON v.vid = w.vid AND FALSE",
-        """
-        SQL: the condition is never true, so nothing is joined
-        1 | SELECT 1 FROM videos v LEFT JOIN views w ON v.vid = w.vid AND FALSE
-                                                                          ^^^^^
-        """,
-    )
 
 
 @pytest.mark.parametrize("never", ["FALSE", "NULL", "1 = NULL", "2 < 1", "NOT TRUE", "'a' IN ('b', 'c')"])
 def test_never_true(never: str) -> None:
-    """A query without results would run, or its user be told to leave out what decides everything."""
-    message = "SQL: the condition is never true, so the query gives no results"
-    assert refusal(f"SELECT 1 FROM videos WHERE ok AND {never}").startswith(message)
-    assert refusal(f"SELECT 1 FROM videos v JOIN views w ON v.vid = w.vid AND {never}").startswith(message)
+    """A query whose answer is defined, and empty, would be refused, or its condition be forgotten."""
+    query = parse_query(f"SELECT 1 FROM videos WHERE ok AND {never}", CATALOG)
+    assert query.filters == parse_query(f"SELECT 1 FROM videos WHERE ok AND {never}", CATALOG).filters
+    assert len(query.filters) == 2
+    joined = parse_query(f"SELECT 1 FROM videos v JOIN views w ON v.vid = w.vid AND {never}", CATALOG)
+    assert "$present" in str(joined)
 
 
 def test_contradictory_times() -> None:
@@ -520,10 +497,7 @@ def test_syntax(sql: str, message: str, culprit: str) -> None:
         ("SELECT vid FROM videos EXCEPT SELECT 1", "EXCEPT is", "EXCEPT SELECT 1"),
         ("SELECT vid FROM videos INTERSECT SELECT 1", "INTERSECT is", "INTERSECT SELECT 1"),
         ("SELECT 1 FROM videos WHERE vid = (SELECT 1)", "a sub-select is", "(SELECT 1)"),
-        ("SELECT 1 FROM videos WHERE vid IN (SELECT 1)", "IN with a sub-select is", "IN (SELECT 1)"),
-        ("SELECT 1 FROM videos WHERE EXISTS (SELECT 1)", "EXISTS with a sub-select is", "EXISTS (SELECT 1)"),
         ("SELECT row_number() OVER () FROM videos", "a window function (OVER) is", "row_number() OVER ()"),
-        ("SELECT 1 FROM videos v NATURAL JOIN views w", "NATURAL JOIN is", "NATURAL JOIN views w"),
         (
             "SELECT 1 FROM videos v RIGHT SEMI JOIN views w ON v.ok",
             "RIGHT SEMI JOIN is",
@@ -535,14 +509,12 @@ def test_syntax(sql: str, message: str, culprit: str) -> None:
             "FULL ANTI JOIN views w ON v.ok",
         ),
         ("SELECT 1 FROM videos v OUTER JOIN views w ON v.ok", "OUTER JOIN is", "OUTER JOIN views w ON v.ok"),
-        ("SELECT 1 FROM videos v, LATERAL (SELECT 1) w", "LATERAL is", "LATERAL (SELECT 1) w"),
         ("SELECT 1 FROM videos LATERAL VIEW explode(a) b", "LATERAL VIEW is", "LATERAL VIEW explode(a) b"),
         ("SELECT /*+ BROADCAST(v) */ 1 FROM videos v", "a hint is", "/*+ BROADCAST(v) */"),
         ("SELECT 1 FROM videos TABLESAMPLE (5 PERCENT)", "TABLESAMPLE is", "TABLESAMPLE (5 PERCENT)"),
         ("SELECT 1 FROM videos PIVOT (max(a) FOR b IN (1))", "PIVOT is", "PIVOT (max(a) FOR b IN (1))"),
         ("SELECT 1 FROM r('sliding', '1', 'minutes')", "a table function is", "r('sliding', '1', 'minutes')"),
         ("SELECT 1 FROM VALUES (1) v", "VALUES is", "VALUES (1) v"),
-        ("SELECT * EXCEPT (vid) FROM videos", "EXCEPT after * is", "EXCEPT (vid)"),
         ("SELECT 1 FROM videos WHERE vid = ?", "a parameter is", "?"),
         ("SELECT 1 FROM videos WHERE vid = :id", "a parameter is", ":id"),
         ("SELECT 1 FROM videos WHERE vid = ${id}", "a parameter is", "${id}"),

@@ -265,10 +265,10 @@ def test_no_order_of_inputs() -> None:
             "another",
         ),
         (
-            "WITH d(l) AS (SELECT k FROM a) SELECT l FROM d",
-            "renaming columns in FROM is not supported",
-            "l",
-            None,
+            "WITH d(l, m) AS (SELECT k FROM a) SELECT l FROM d",
+            "d has 1 columns, and 2 names are listed",
+            "m",
+            "list a name for each",
         ),
         (
             "SELECT d.k FROM (SELECT a.k FROM a, b) d",

@@ -37,7 +37,7 @@ from weft.kernels.outer.relation import (
 )
 from weft.kernels.probe.ranges import NO_INTS, join_matches
 from weft.logical.outer.outer import joins
-from weft.logical.query.join_tree import ASOF, Join
+from weft.logical.query.join_tree import ASOF, MARK, Join
 
 __all__ = ["FOREVER", "JoinedRows", "Relation", "rows_of"]
 
@@ -45,7 +45,7 @@ __all__ = ["FOREVER", "JoinedRows", "Relation", "rows_of"]
 Waits = Mapping[tuple[int, str], int | None]
 
 # Joins whose rows may be withdrawn, because a partner that they lack comes later.
-_LATE = ("left", "full", "anti", *ASOF)
+_LATE = ("left", "full", "anti", MARK, *ASOF)
 
 # Whether rows of the left and of the right side without a match are kept.
 _KEPT = {"inner": (False, False), "left": (True, False), "right": (False, True), "full": (True, True)}
@@ -79,6 +79,8 @@ class _Tree:
             return self._semi(number, tree, left, right.rows, found)
         if tree.kind == "anti":
             return self._anti(number, left, found)
+        if tree.kind == MARK:
+            return self._marked(number, tree, left, right, found)
         if tree.kind in ASOF and isinstance(tree.right, str):
             return self._asof(number, tree, left, right, found)
         if tree.kind not in _KEPT:
@@ -119,6 +121,22 @@ class _Tree:
         result = left.chosen(alone)
         final = np.maximum(result.rows.final, self._wait(number, left.rows, alone))
         return replace(result, rows=replace(result.rows, final=final))
+
+    def _marked(
+        self, number: int, tree: Join, left: TreeRows, right: TreeRows, found: Iterable[Pairs]
+    ) -> TreeRows:
+        """Every left row once, with the first of its matches to arrive, if it has any, in whose windows it is not.
+
+        A row with a match is final as that of a semi join, one without as that of an anti join.
+        """
+        pairs = join_matches([found])
+        ours, theirs = _first_matches(pairs.probe, pairs.stored, right.rows.arrived)
+        places = _Places(ours, theirs, _alone(len(left), [ours]), NO_INTS)
+        result = self._joined(number, left, right, places)
+        every = frozen(np.concatenate((places.left, places.left_alone)))
+        if any(join.kind in _LATE for _, join in joins(tree.right)):
+            np.maximum(result.rows.final, self._wait(number, left.rows, every), out=result.rows.final)
+        return replace(result, span=left.chosen(every).span)
 
     def _asof(
         self, number: int, tree: Join, left: TreeRows, right: TreeRows, found: Iterable[Pairs]
@@ -220,6 +238,14 @@ class _Places:
         """The larger of the left and the right row's value, for every row of the join."""
         result = self.of_left(left, -FOREVER)
         return np.maximum(result, self.of_right(right, -FOREVER), out=result)
+
+
+def _first_matches(left: Ints, right: Ints, arrived: Longs) -> tuple[Ints, Ints]:
+    """The matches, given as row numbers of both sides, with only the first of each left row to arrive."""
+    order = np.lexsort((arrived[right], left))
+    left, right = left[order], right[order]
+    first = np.diff(left, prepend=-1) > 0
+    return frozen(left[first].astype(np.int32)), frozen(right[first].astype(np.int32))
 
 
 def _latest_matches(left: Ints, right: Ints, versions: Relation) -> tuple[Ints, Ints]:

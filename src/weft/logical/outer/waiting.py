@@ -15,7 +15,7 @@ from datetime import timedelta
 from weft.errors import QueryError
 from weft.logical.outer.outer import Side, always, core_and_closing, joins, visible
 from weft.logical.query.horizon import distances
-from weft.logical.query.join_tree import ASOF, Join
+from weft.logical.query.join_tree import ASOF, MARK, Join
 from weft.logical.query.query import Query
 from weft.logical.query.window import Range
 
@@ -210,9 +210,8 @@ def never_closed(query: Query, tree: Join) -> tuple[str, ...]:
     found: list[str] = []
     known = waits(query, tree)
     for number, join in joins(tree):
-        for side in {"full": (join.left, join.right), "left": (join.left,), "anti": (join.left,)}.get(
-            join.kind, ()
-        ):
+        kept = {"full": (join.left, join.right), **dict.fromkeys(("left", "anti", MARK), (join.left,))}
+        for side in kept.get(join.kind, ()):
             sure = [known[number, name] for name in always(side) if known[number, name] is not None]
             if not sure and _most(known[number, name] for name in visible(side)) is None:
                 found += [n for n in visible(side) if known[number, n] is None and n not in found]

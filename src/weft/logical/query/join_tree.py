@@ -2,7 +2,8 @@
 
 Guarantees: every ON mentions only inputs that its join brings together. A join without predicates is one ON TRUE: every
 pair of rows inside each other's windows matches. A semi or an anti join only asks whether there is a partner, so the
-joins above it cannot name the inputs on its right.
+joins above it cannot name the inputs on its right. A mark join keeps every row of its left side once, and says whether
+it has a partner: of its right side, the column `PRESENT` alone can be named above, which is NULL where there is none.
 
 `simplify_joins` gives a tree with the same rows as the one written, WHERE applied. It has no right joins, and no outer
 join that pads rows which a condition above it rejects. Such a condition is a term of WHERE, of ON of an inner or semi
@@ -13,19 +14,25 @@ padded row that is never made is one that would have been dropped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from weft.errors import QueryError
 from weft.logical.expr.conditions import sort_predicates, terms_of
-from weft.logical.expr.expression import Expr, aliases, all_of, rename, to_sql
+from weft.logical.expr.expression import Expr, aliases, all_of, columns, rename, to_sql
 from weft.logical.expr.nulls import rejects_null
 
-__all__ = ["ASOF", "TESTS", "Join", "only_inner", "simplify_joins"]
+__all__ = ["ASOF", "MARK", "PRESENT", "TESTS", "Join", "only_inner", "simplify_joins", "unseen"]
 
+
+# The column that no stream has: TRUE for every tuple, NULL where a row has none.
+PRESENT = "$present"
+
+# The join that keeps every row of its left side once, and marks those that have a partner.
+MARK = "mark"
 
 # The joins that only test whether there is a partner.
-TESTS = ("semi", "anti")
+TESTS = ("semi", "anti", MARK)
 
 # The joins with the latest version; the second keeps rows for which there is none.
 ASOF = ("asof", "asof left")
@@ -49,12 +56,13 @@ class Join:
     def __post_init__(self) -> None:
         if self.kind not in self.KINDS:
             raise QueryError(f"unknown join {self.kind!r}")
-        seen = {*_visible(self.left), *_visible(self.right)}
+        sides = (self.left, self.right)
+        seen = {name for side in sides for name in _visible(side)}
+        marked = {name for side in sides if isinstance(side, Join) for name in side.marked}
         for expr in self.on:
-            if not aliases(expr) <= seen:
-                raise QueryError(
-                    f"ON {expr} mentions {min(aliases(expr) - seen)}, which is not to be seen there"
-                )
+            hidden = unseen(expr, seen, marked)
+            if hidden:
+                raise QueryError(f"ON {expr} mentions {min(hidden)}, which is not to be seen there")
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -67,6 +75,13 @@ class Join:
         """The inputs below whose columns the join gives, as written."""
         right = () if self.kind in TESTS else _visible(self.right)
         return (*_visible(self.left), *right)
+
+    @property
+    def marked(self) -> tuple[str, ...]:
+        """The inputs below of which mark joins say whether a row has a partner among them."""
+        sides = (self.left,) if self.kind in TESTS else (self.left, self.right)
+        below = [name for side in sides if isinstance(side, Join) for name in side.marked]
+        return (*below, *(_visible(self.right) if self.kind == MARK else ()))
 
     @property
     def conditions(self) -> tuple[Expr, ...]:
@@ -101,11 +116,20 @@ class Join:
             for side in (self.left, self.right)
         )
         word = {"inner": "JOIN" if self.on else "CROSS JOIN"}
-        word |= {kind: f"{kind.upper()} JOIN" for kind in (*TESTS, *ASOF)}
+        word |= {kind: f"{kind.upper()} JOIN" for kind in (*TESTS, *ASOF)} | {MARK: "LEFT MARK JOIN"}
         kind = word.get(self.kind, f"{self.kind.upper()} OUTER JOIN")
         nested = f"({right})" if isinstance(self.right, Join) else right
         on = f" ON {to_sql(all_of(self.on))}" if self.on or self.kind != "inner" else ""
         return f"{left} {kind} {nested}{on}"
+
+
+def unseen(expr: Expr, seen: Collection[str], marked: Collection[str]) -> set[str]:
+    """The inputs that an expression mentions and cannot see; of the marked ones it sees `PRESENT` alone."""
+    return {
+        column.alias
+        for column in columns(expr)
+        if column.alias not in seen and not (column.alias in marked and column.name == PRESENT)
+    }
 
 
 def _visible(side: Join | str) -> tuple[str, ...]:
@@ -121,6 +145,7 @@ def simplify_joins(node: Join, where: Sequence[Expr]) -> Join:
         "left": (where, node.on),
         "semi": (own, node.on),
         "anti": (where, node.on),
+        MARK: (where, node.on),
     }
     left, right = above.get(node.kind, ((), ()))
     return Join(node.kind, _side(node.left, left), _side(node.right, right), node.on)

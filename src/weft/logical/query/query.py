@@ -29,7 +29,7 @@ from weft.logical.expr.expression import (
     rename,
     to_sql,
 )
-from weft.logical.query.join_tree import Join, only_inner, simplify_joins
+from weft.logical.query.join_tree import PRESENT, Join, only_inner, simplify_joins, unseen
 from weft.logical.query.keys import Key, equality_classes
 from weft.logical.query.window import UNBOUNDED, Rows, Window
 from weft.logical.schema import DataType, Stream
@@ -80,7 +80,7 @@ def with_distinct_names(named: Iterable[tuple[str, Expr]]) -> tuple[Output, ...]
     return tuple(outputs.values())
 
 
-PRESENT, ARRIVAL = "$present", "$arrival"
+ARRIVAL = "$arrival"
 _TIMESTAMP = DataType("timestamp")
 
 
@@ -199,12 +199,12 @@ class Query:
 
     def _check_visible(self) -> None:
         """Refuse expressions above the joins that name an input which a semi or anti join only looks for."""
-        seen = set(self.visible)
+        seen, marked = set(self.visible), self.outer.marked if self.outer is not None else ()
         for expr in (*self.conditions, *(output.expr for output in self.projection)):
-            unseen = aliases(expr) - seen
-            if unseen:
+            hidden = unseen(expr, seen, marked)
+            if hidden:
                 raise QueryError(
-                    f"{expr} mentions {min(unseen)}, of which a semi or anti join gives no columns"
+                    f"{expr} mentions {min(hidden)}, of which a semi or anti join gives no columns"
                 )
 
     def expressions(self) -> Iterator[Expr]:
