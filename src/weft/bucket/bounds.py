@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Bounds"]
+__all__ = ["PLACES", "Bounds"]
+
+PLACES = 1 << 64  # so many hashes there are; the places of rows in a store are of the same range
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from weft.bucket.bounds import Bounds
-from weft.bucket.compiled import Array, Ints, Longs, frozen
+from weft.bucket.compiled import Array, Ints, Longs, Mask, frozen
 from weft.bucket.index import Index, Order, Sorted, make_index, sort_rows, words_for
 from weft.bucket.memory import take
-from weft.bucket.words import Words, flatten, key_words
+from weft.bucket.words import Words, flatten, key_words, validity
 from weft.errors import StateError, nearest
 
-__all__ = ["FARTHEST", "Bucket", "build", "column", "finish", "gather", "lay_out", "words_of"]
+__all__ = [
+    "FARTHEST",
+    "Bucket",
+    "build",
+    "column",
+    "finish",
+    "gather",
+    "lay_out",
+    "rows_with_key",
+    "words_of",
+]
 
 
 # In microseconds, some 36,000 years. Four such times can be added up in 64 bits, so no window overflows.
@@ -138,6 +148,15 @@ def gather(batch: pa.RecordBatch, rows: Ints) -> pa.RecordBatch:
 def words_of(batch: pa.RecordBatch, order: Order) -> Words:
     """The words of a batch's rows for an order."""
     return words_for(order, [column(batch, name) for name in order.columns])
+
+
+def rows_with_key(batch: pa.RecordBatch, order: Order) -> Mask | None:
+    """Which rows have no NULL in the columns of an order; None where all have a key."""
+    valid: Mask | None = None
+    for name in order.columns:
+        here = validity(column(batch, name))
+        valid = here if valid is None else valid if here is None else frozen(valid & here)
+    return valid
 
 
 def column(batch: pa.RecordBatch, name: str) -> Any:

@@ -24,10 +24,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from weft.bucket.bounds import Bounds
-from weft.bucket.bucket import Bucket, words_of
+from weft.bucket.bucket import Bucket, rows_with_key, words_of
 from weft.bucket.compiled import Array, compiled, frozen
 from weft.bucket.index import Index, Order
-from weft.bucket.words import Words, validity
+from weft.bucket.words import Words
 from weft.errors import StateError
 
 __all__ = ["FORMAT", "decode", "encode", "read", "write"]
@@ -174,11 +174,7 @@ def _index(data: pa.Buffer, batch: pa.RecordBatch, parts: dict[str, Any]) -> Ind
 
 
 def _stored_words(batch: pa.RecordBatch, order: Order, values: Array, parts: dict[str, Any]) -> Words:
-    valid = None
-    for name in order.columns:
-        here = validity(batch.column(name))
-        valid = here if valid is None else valid if here is None else frozen(valid & here)
-    return Words(values, valid, parts["exact"], False, parts["floats"])
+    return Words(values, rows_with_key(batch, order), parts["exact"], False, parts["floats"])
 
 
 def _view(data: pa.Buffer, offset: int, size: int, dtype: str) -> Array:

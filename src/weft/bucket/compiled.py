@@ -22,6 +22,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from llvmlite import ir
 from numba import config, njit, types
+from numba.core.cgutils import raw_memcpy
 from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ __all__ = [
     "Longs",
     "Mask",
     "compiled",
+    "copy_bytes",
     "frozen",
     "inner",
     "load64",
@@ -162,6 +164,20 @@ def _load_at(kind: Any, bits: Any) -> Any:
 
     return typing
 
+
+def _copy_bytes(_context: Any, _out: Any, _place: Any, _address: Any, _size: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        target = builder.gep(array.data, [args[1]])
+        source = builder.inttoptr(args[2], ir.IntType(8).as_pointer())
+        cast(Any, raw_memcpy)(builder, target, source, args[3], ir.Constant(ir.IntType(64), 1))
+        return context.get_dummy_value()
+
+    return types.void(_out, types.int64, types.int64, types.int64), generate
+
+
+# Copies so many bytes from an address to a place of a byte array; the caller keeps inside both.
+copy_bytes = cast(Callable[[Bytes, Integer, Integer, Integer], None], intrinsic(_copy_bytes))
 
 # 8 bytes of a byte array from any offset, as one unaligned load; the caller keeps inside the array.
 load64 = cast(Callable[[Bytes, Integer], np.uint64], intrinsic(_load64))

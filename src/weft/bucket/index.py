@@ -16,13 +16,14 @@ from typing import Literal
 import numpy as np
 
 from weft.bucket import directory
-from weft.bucket.compiled import Bytes, Ints, Longs, frozen
+from weft.bucket.columns import collect_values
+from weft.bucket.compiled import Array, Bytes, Ints, Longs, frozen
 from weft.bucket.memory import take, zeros
 from weft.bucket.sort import (
     Hashes,
     arrange,
     hashes_of,
-    merge_slots,
+    merge_hashes,
     merge_values,
     sort_hashes,
     sort_values,
@@ -37,10 +38,14 @@ __all__ = [
     "by_hash",
     "by_value",
     "make_index",
-    "merge_rows",
+    "merge_by_hash",
+    "merge_by_value",
     "sort_rows",
     "words_for",
 ]
+
+
+_NO_ROWS = frozen(np.empty(0, np.int32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +131,31 @@ def sort_rows(order: Order, words: Words, times: Longs | None) -> Sorted:
     return _by_slot(*sort_hashes(words.values, rows, directory.slot_bits(rows.size)), words, times)
 
 
-def merge_rows(order: Order, words: Words, times: Longs | None, rows: Ints) -> Sorted:
-    """Merge rows that come as a few sorted runs, one after the other."""
-    if order.kind == "value":
-        return _by_value(merge_values(words.values, rows), words)
-    return _by_slot(*merge_slots(words.values, rows, directory.slot_bits(rows.size)), words, times)
+def merge_by_hash(
+    words: Sequence[Array], kept: Sequence[Bytes], times: Sequence[Longs] | None
+) -> tuple[Sorted, Longs]:
+    """Merge the rows of runs in hash order: the directory, without rows, and where each row is (`collect_rows`).
+
+    ``words`` and ``times`` are those of every run; of each run, only rows with a 1 in ``kept`` are taken, or all if
+    that is empty.
+    """
+    size = sum(
+        int(np.count_nonzero(mask)) if mask.size else run.size for run, mask in zip(words, kept, strict=True)
+    )
+    bits = directory.slot_bits(size)
+    finer = bits + (bits < 30)  # with half as many rows in a slot, fewer have to be swapped
+    places, starts, hashes = merge_hashes(words, kept, finer)
+    ages = zeros(places.size, np.int64) if times is None else collect_values(times, places)
+    arrange(places, starts, hashes, ages)
+    return Sorted(_NO_ROWS, starts[:: 1 << (finer - bits)]), places
+
+
+def merge_by_value(words: Sequence[Array], places: Longs, *, floats: bool) -> tuple[Sorted, Longs]:
+    """Merge the rows at those places of runs in the order of values: the directory, without rows, and their places."""
+    values = collect_values(words, places)
+    rows = merge_values(values, frozen(np.arange(values.size, dtype=np.int32)))
+    found = _by_value(rows, Words(frozen(values), None, True, False, floats))
+    return Sorted(_NO_ROWS, found.directory, None, found.origin, found.scale), take(places, rows)
 
 
 def make_index(order: Order, words: Words, found: Sorted, *, layout: bool) -> Index:

@@ -2,8 +2,9 @@
 
 Guarantees: `merge` keeps every row that is not older than `since`, once, and every order of the runs. The layout is
 merged: each run is read front to back, and rows that compare equal stay in the order of the runs, which is that of age.
-Permutations are sorted anew, by the same counting sort that built them: it is linear too, and reads the rows in their
-new order instead of following the old permutations here and there.
+Every column is copied once, from the runs to where it stays (`weft.bucket.columns`). Permutations are sorted anew, by
+the same counting sort that built them: it is linear too, and reads the rows in their new order instead of following the
+old permutations here and there.
 
 `first_to_merge` keeps runs few: it merges the newest ones as soon as there are `fanout` of which none is larger than
 all the others together. So whenever a row is rewritten, its run at least doubles in size, and a store has O(log rows)
@@ -19,14 +20,17 @@ import numpy as np
 import pyarrow as pa
 
 from weft.bucket.bounds import Bounds
-from weft.bucket.bucket import Bucket, event_times, finish, gather, lay_out, words_of
-from weft.bucket.compiled import Array, Ints, frozen
-from weft.bucket.index import Index, Order, make_index, merge_rows, sort_rows
-from weft.bucket.memory import concatenate, take
+from weft.bucket.bucket import Bucket, event_times, finish, rows_with_key, words_of
+from weft.bucket.columns import collect_rows, collect_values
+from weft.bucket.compiled import Bytes, Longs, frozen
+from weft.bucket.index import Order, Sorted, make_index, merge_by_hash, merge_by_value, sort_rows
+from weft.bucket.memory import concatenate
 from weft.bucket.words import Words
 from weft.errors import StateError
 
 __all__ = ["expired", "first_to_merge", "merge"]
+
+_EVERY = frozen(np.empty(0, np.uint8))  # stands for a mask of ones
 
 
 def first_to_merge(runs: Sequence[Bounds], *, fanout: int = 4, reach: int | None = None) -> int | None:
@@ -68,41 +72,42 @@ def merge(runs: Sequence[Bucket], since: int | None = None) -> Bucket:
     """The rows of the runs, oldest first, as one run; without those older than `since`."""
     _check(runs, since)
     first = runs[0]
-    batch = _joined([run.batch for run in runs])
-    kept = _kept(batch, first.event_time, since)
+    kept = [_kept(run, since) for run in runs]
     if first.layout is None:
-        rows: Ints = np.flatnonzero(np.ones(batch.num_rows) if kept is None else kept).astype(np.int32)
-        batch = batch if kept is None else gather(batch, rows)
-        return _with_indexes(runs, batch, rows, ())
-    words = _joined_words(runs, first.layout, batch)
-    times = None if first.event_time is None else event_times(batch, first.event_time)
-    listed, others = _listed(runs, first.layout, kept)
-    found = merge_rows(first.layout, words, times, frozen(listed))
-    rows = concatenate([found.rows, others])
-    batch, index = lay_out(batch, first.layout, words, found, rows)
-    return _with_indexes(runs, batch, rows, (index,))
+        places = _all_places(runs, kept, [0] * len(runs))
+        return _with_indexes(runs, places, ())
+    listed = [run.index(first.layout).rows for run in runs]
+    found, places = _merged(runs, first.layout, kept, listed)
+    return _with_indexes(runs, concatenate([places, _all_places(runs, kept, listed)]), (found,))
 
 
-def _with_indexes(
-    runs: Sequence[Bucket], batch: pa.RecordBatch, rows: Ints, layout: tuple[Index, ...]
-) -> Bucket:
-    """The bucket of merged rows with the other orders of the runs too; `rows` says where each row was."""
+def _merged(
+    runs: Sequence[Bucket], layout: Order, kept: Sequence[Bytes], listed: Sequence[int]
+) -> tuple[Sorted, Longs]:
+    """The rows that have a key, in the order of the layout: the directory and their places."""
+    words = [run.index(layout).words for run in runs]
+    values = [part.values[:rows] for part, rows in zip(words, listed, strict=True)]
+    masks = [mask[:rows] for mask, rows in zip(kept, listed, strict=True)]
+    if layout.kind == "hash":
+        times = None if runs[0].event_time is None else [_times(run) for run in runs]
+        return merge_by_hash(values, masks, times)
+    rows = _all_places(runs, kept, [0] * len(runs), listed)
+    return merge_by_value(values, rows, floats=words[0].floats)
+
+
+def _with_indexes(runs: Sequence[Bucket], places: Longs, layout: tuple[Sorted, ...]) -> Bucket:
+    """The bucket of the rows at those places, with all orders of the runs; the layout is merged already."""
     first = runs[0]
+    batch = collect_rows([run.batch for run in runs], places)
     times = None if first.event_time is None else event_times(batch, first.event_time)
-    indexes = list(layout)
+    indexes = []
     for order in first.orders:
-        if order != first.layout:
-            words = _moved_words(runs, order, batch, rows)
+        words = _collected_words(runs, order, batch, places)
+        if order == first.layout:
+            indexes.append(make_index(order, words, layout[0], layout=True))
+        else:
             indexes.append(make_index(order, words, sort_rows(order, words, times), layout=False))
     return finish(batch, tuple(indexes), first.event_time)
-
-
-def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """The batches as one."""
-    columns = [
-        pa.concat_arrays(list(parts)) for parts in zip(*(batch.columns for batch in batches), strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
 
 
 def _check(runs: Sequence[Bucket], since: int | None) -> None:
@@ -122,42 +127,34 @@ def _describe(*runs: Bucket) -> str:
     return " against ".join(", ".join(map(str, run.orders)) or "none" for run in runs)
 
 
-def _kept(batch: pa.RecordBatch, event_time: str | None, since: int | None) -> Array | None:
-    if since is None or event_time is None:
-        return None
-    kept = event_times(batch, event_time) >= since
-    return None if kept.all() else kept
+def _times(run: Bucket) -> Longs:
+    return event_times(run.batch, run.event_time or "")
 
 
-def _joined_words(runs: Sequence[Bucket], order: Order, batch: pa.RecordBatch) -> Words:
-    """The words of the runs' rows one after the other; stored ones are copied, not hashed again."""
+def _kept(run: Bucket, since: int | None) -> Bytes:
+    """Which rows of a run are not older than `since`, as ones and zeros; nothing if all are."""
+    oldest = run.bounds.min_time
+    if since is None or oldest is None or oldest >= since:
+        return _EVERY
+    return frozen((_times(run) >= since).view(np.uint8))
+
+
+def _all_places(
+    runs: Sequence[Bucket], kept: Sequence[Bytes], begins: Sequence[int], ends: Sequence[int] | None = None
+) -> Longs:
+    """The places of the rows that are kept of each run, from one row on and up to another, run by run."""
+    parts = []
+    for number, (run, mask, begin) in enumerate(zip(runs, kept, begins, strict=True)):
+        end = run.batch.num_rows if ends is None else ends[number]
+        rows = np.arange(begin, end) if not mask.size else begin + np.flatnonzero(mask[begin:end])
+        parts.append(rows.astype(np.int64) | np.int64(number << 32))
+    return concatenate(parts)
+
+
+def _collected_words(runs: Sequence[Bucket], order: Order, batch: pa.RecordBatch, places: Longs) -> Words:
+    """The words of the merged rows; stored ones are copied, not hashed again."""
     words = [run.index(order).words for run in runs]
     if words[0].view:
         return words_of(batch, order)
-    valid = None
-    if any(part.valid is not None for part in words):
-        parts = [np.ones(part.values.size, np.bool_) if part.valid is None else part.valid for part in words]
-        valid = frozen(np.concatenate(parts))
-    values = frozen(concatenate([part.values for part in words]))
-    return Words(values, valid, words[0].exact, False, words[0].floats)
-
-
-def _moved_words(runs: Sequence[Bucket], order: Order, batch: pa.RecordBatch, rows: Ints) -> Words:
-    if runs[0].index(order).words.view:
-        return words_of(batch, order)
-    old = _joined_words(runs, order, batch)
-    valid = None if old.valid is None else frozen(old.valid[rows])
-    return Words(frozen(take(old.values, rows)), valid, old.exact, False, old.floats)
-
-
-def _listed(runs: Sequence[Bucket], layout: Order, kept: Array | None) -> tuple[Ints, Ints]:
-    """The rows with a key and the rows without, run by run, numbered as if the runs were one batch."""
-    listed, others, offset = [], [], 0
-    for run in runs:
-        end = offset + run.batch.num_rows
-        middle = offset + run.index(layout).rows
-        listed.append(np.arange(offset, middle, dtype=np.int32))
-        others.append(np.arange(middle, end, dtype=np.int32))
-        offset = end
-    rows, rest = np.concatenate(listed), np.concatenate(others)
-    return (rows, rest) if kept is None else (rows[kept[rows]], rest[kept[rest]])
+    values = frozen(collect_values([part.values for part in words], places))
+    return Words(values, rows_with_key(batch, order), words[0].exact, False, words[0].floats)

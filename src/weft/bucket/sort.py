@@ -1,7 +1,7 @@
 """Bringing rows into order, in linear time.
 
 Guarantees: every sort is stable, so rows that compare equal stay in the order of their arrival. `sort_hashes` and
-`sort_values` are for rows in no order: counting sorts, digit by digit. `merge_slots` and `merge_values` are for rows
+`sort_values` are for rows in no order: counting sorts, digit by digit. `merge_hashes` and `merge_values` are for rows
 that come in a few sorted runs: they read and write every run front to back. `arrange` finishes the work inside a slot.
 
 No loop reads memory in random order and also counts or stores by what it read (`kernels/probe/equal.py` says why).
@@ -10,15 +10,16 @@ Rows are copied by loops, not by assigning slices: the machine code is the same,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.bucket.compiled import Array, Ints, compiled, frozen, inner, mix
+from weft.bucket.compiled import Array, Bytes, Ints, Longs, compiled, frozen, inner, mix
 from weft.bucket.memory import fresh, zeros
 
-__all__ = ["arrange", "hashes_of", "merge_slots", "merge_values", "sort_hashes", "sort_values"]
+__all__ = ["arrange", "hashes_of", "merge_hashes", "merge_values", "sort_hashes", "sort_values"]
 
 Packed = NDArray[np.uint64]  # the key in the upper 32 bits, the row in the lower
 Hashes = NDArray[np.uint64]
@@ -63,13 +64,21 @@ def sort_values(words: Array, rows: Ints) -> Ints:
     return order
 
 
-def merge_slots(words: Array, rows: Ints, bits: int) -> tuple[Ints, Ints]:
-    """Do what `sort_hashes` does in one pass, for rows that come in a few runs of ascending hashes."""
-    slots, places = fresh(rows.size, np.uint32), fresh((1 << bits) + 1, np.int32)
-    order, starts = fresh(rows.size, np.int32), zeros((1 << bits) + 1, np.int32)
-    _find_slots(words, rows, np.uint64(64 - bits), slots)
-    _distribute(slots, rows, places, order, starts)
-    return order, starts
+def merge_hashes(words: Sequence[Array], kept: Sequence[Bytes], bits: int) -> tuple[Longs, Ints, Hashes]:
+    """The places of the rows of runs with ascending hashes, sorted by slot; where slots start; and the hashes.
+
+    A place is the number of a run in the upper 32 bits and a row in the lower. Inside a slot, rows are in the order of
+    the runs. Of each run, only rows with a 1 in ``kept`` are there, or all if that is empty.
+    """
+    shift = np.uint64(64 - bits)
+    starts, next_ = zeros((1 << bits) + 1, np.int32), fresh((1 << bits) + 1, np.int32)
+    for run, some in zip(words, kept, strict=True):
+        _count_run(run, some, shift, starts)
+    size = _begin_slots(starts, next_)
+    places, hashes = fresh(size, np.int64), fresh(size, np.uint64)
+    for number, (run, some) in enumerate(zip(words, kept, strict=True)):
+        _place_run(run, some, np.int64(number), shift, next_, hashes, places)
+    return places, starts, hashes
 
 
 def merge_values(words: Array, rows: Ints) -> Ints:
@@ -88,14 +97,14 @@ def hashes_of(words: Array, order: Ints) -> Hashes:
     return out
 
 
-def arrange(order: Ints, starts: Ints, hashes: Hashes, times: Array) -> None:
+def arrange(order: Array, starts: Ints, hashes: Hashes, times: Array) -> None:
     """Sort every slot by (hash, time), so that the rows of one key are neighbours in the order of time.
 
     `hashes` and `times` are those of the rows in `order`; all three are sorted in place.
     """
     longest = int(np.diff(starts).max(initial=0))
     some = longest if longest > _FEW else 0
-    parts = (fresh(some, np.int32), fresh(some, np.int32), fresh(some, np.int32))
+    parts = (fresh(some, np.int32), fresh(some, np.int32), fresh(some, order.dtype))
     _arrange(order, starts, hashes, times, *parts, fresh(some, hashes.dtype), fresh(some, times.dtype))
 
 
@@ -169,21 +178,37 @@ def _extent(words: Array, rows: Ints) -> tuple[Any, Any, Any]:
 
 
 @compiled
-def _find_slots(words: Array, rows: Ints, shift: np.uint64, slots: Places) -> None:
-    for i in range(rows.size):
-        slots[i] = np.uint32(mix(np.int64(words[np.uint32(rows[i])])) >> shift)
+def _count_run(words: Array, kept: Bytes, shift: np.uint64, starts: Ints) -> None:
+    if kept.size:
+        for i in range(words.size):
+            starts[(mix(np.int64(words[i])) >> shift) + _1] += np.int32(kept[i])
+        return
+    for i in range(words.size):
+        starts[(mix(np.int64(words[i])) >> shift) + _1] += 1
 
 
 @compiled
-def _distribute(slots: Places, rows: Ints, places: Ints, order: Ints, starts: Ints) -> None:
-    for i in range(slots.size):
-        starts[np.uint64(slots[i]) + _1] += 1
+def _begin_slots(starts: Ints, next_: Ints) -> Any:
+    """Turn counts into where slots start, write this to `next_` too, and return how many rows there are."""
     for slot in range(starts.size - 1):
         starts[slot + 1] += starts[slot]
-        places[slot] = starts[slot]
-    for i in range(slots.size):
-        order[np.uint32(places[slots[i]])] = rows[i]
-        places[slots[i]] += 1
+        next_[slot] = starts[slot]
+    return starts[starts.size - 1]
+
+
+@compiled
+def _place_run(
+    words: Array, kept: Bytes, number: Any, shift: np.uint64, next_: Ints, hashes: Hashes, places: Longs
+) -> None:
+    """Put the rows of a run at the next places of their slots."""
+    run = number << np.int64(32)
+    for i in range(words.size):
+        if kept.size and not kept[i]:
+            continue
+        key = mix(np.int64(words[i]))
+        place = np.uint32(next_[key >> shift])
+        hashes[place], places[place] = key, run | np.int64(i)
+        next_[key >> shift] = np.int32(place + np.uint32(1))
 
 
 @compiled
@@ -204,6 +229,13 @@ def _arrange(
     old_hashes: Hashes,
     old_times: Array,
 ) -> None:
+    if (
+        not local.size
+    ):  # no slot is long; rows of different slots are in order, so slots need not be told apart
+        for i in range(1, order.size):
+            if hashes[i - 1] > hashes[i] or (hashes[i - 1] == hashes[i] and times[i - 1] > times[i]):
+                _insert(order, hashes, times, 0, i)
+        return
     for slot in range(starts.size - 1):
         low, high = starts[slot], starts[slot + 1]
         if high - low > _FEW:
