@@ -3,7 +3,8 @@
 It needs nothing but the standard library and `pyflink`, so that Flink can have an environment of its own. Flink runs in
 one Java process, which stays, so that a later job finds it warm. Every line of the standard input is a request as
 JSON, and every answer is a line that begins with the mark. ``{"run": [statements], "settings": {}}`` executes
-statements, of which the last is an INSERT that goes on; ``{"stop": true}`` ends it.
+statements, of which the last is an INSERT that goes on; ``{"wait": true}`` waits for its end, where its input is
+bounded, and ``{"stop": true}`` ends it.
 """
 
 import json
@@ -22,6 +23,9 @@ def main(settings: dict[str, str]) -> None:
             if "run" in request:
                 job = _run(settings | request["settings"], request["run"])
                 answer = {"job": str(job.get_job_id())}
+            elif "wait" in request:
+                job.get_job_execution_result().result()
+                answer = {}
             else:
                 job.cancel().result()
                 answer = {}
