@@ -34,6 +34,7 @@ __all__ = [
     "Ranges",
     "Window",
     "compact",
+    "expand",
     "fill",
     "join_matches",
     "match_portions",
@@ -266,18 +267,25 @@ def pairs(
     The window is checked only if it is passed; an equality probe has checked it already.
     """
     in_time = time_check(bucket, window)
+    for probe, stored in expand(ranges, portion):
+        passing = probe.size
+        if in_time[0].size:
+            passing = _keep_passing(probe.view(np.uint32), stored.view(np.uint32), *in_time)
+        if passing:
+            yield probe[:passing], stored[:passing]
+
+
+def expand(ranges: Ranges, portion: int = PORTION) -> Iterator[tuple[Ints, Ints]]:
+    """The pairs (probe tuple, stored row) of all ranges, at most `portion` at a time."""
     permutation = NO_INTS if ranges.permutation is None else ranges.permutation
     at = np.zeros(2, np.int64)  # the range and the place in it that come next
     left = ranges.total
     while left:
-        found = min(left, portion)
-        left -= found
-        probe, stored = fresh(found, np.int32), fresh(found, np.int32)
+        size = min(left, portion)
+        left -= size
+        probe, stored = fresh(size, np.int32), fresh(size, np.int32)
         fill(ranges.probe, ranges.start, ranges.stop, permutation, at, probe, stored)
-        if in_time[0].size:
-            found = _keep_passing(probe.view(np.uint32), stored.view(np.uint32), *in_time)
-        if found:
-            yield probe[:found], stored[:found]
+        yield probe, stored
 
 
 def time_check(bucket: Bucket, window: Window | None) -> tuple[Longs, Longs, Longs, int, int]:

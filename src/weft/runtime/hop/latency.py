@@ -19,12 +19,13 @@ from weft.bucket.bucket import column
 from weft.bucket.columns import longs
 from weft.bucket.compiled import Floats, Ints, Longs
 from weft.kernels.ages import Classes, ages_of_pairs, ages_of_times, count_by_query, count_classes
+from weft.kernels.probe.factors import Product
 from weft.kernels.query_sets.query_set import bits_of
 from weft.runtime.hop.probe_step import MatchPortion
 from weft.runtime.model.columns import AGE
 from weft.stats.histogram import BITS, CLASSES, ZERO, Histogram, Latency
 
-__all__ = ["BatchAges", "LatencyCounts", "MatchAges", "found_ages", "tuple_ages"]
+__all__ = ["BatchAges", "LatencyCounts", "MatchAges", "found_ages", "product_ages", "tuple_ages"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,16 @@ def tuple_ages(ages: BatchAges, start: str, batch: pa.RecordBatch, times: Longs)
     """The ages of tuples of an input, or of matches that its tuples began, given their times."""
     arrival = ages.inputs.get(start)
     return MatchAges(_age_column(batch) if arrival is None else arrival, ages_of_times(times, ages.now, BITS))
+
+
+def product_ages(ages: BatchAges, start: str, batch: pa.RecordBatch, product: Product) -> MatchAges:
+    """The ages of the rows of a product of matches that tuples of an input began: those of their newest tuples."""
+    if product.newest is None:
+        raise TypeError("the ages of matches without times are not known")
+    arrival: int | Classes | None = ages.inputs.get(start)
+    if arrival is None:
+        arrival = _age_column(batch) if product.probe is None else _age_column(batch)[product.probe]
+    return MatchAges(arrival, ages_of_times(product.newest, ages.now, BITS))
 
 
 def _age_column(batch: pa.RecordBatch) -> Classes:

@@ -7,8 +7,8 @@ be had, so that matches can be counted without being made (design, D9 and D14).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,13 @@ import pyarrow as pa
 
 from weft.bucket.bucket import Bucket, column
 from weft.bucket.columns import longs
-from weft.bucket.compiled import Ints, Longs, Mask
+from weft.bucket.compiled import Ints, Longs, Mask, frozen
 from weft.bucket.memory import take
 from weft.bucket.words import validity
 from weft.kernels.expr.datum import numbers, with_nulls
 from weft.kernels.probe.band import Band, band_portions, band_ranges
 from weft.kernels.probe.equality import Keys, equal_ranges, in_order, probe_portions
+from weft.kernels.probe.factors import Factor, FactorisedMatches, RangeColumn
 from weft.kernels.probe.grid import Grid, grid, grid_ranges
 from weft.kernels.probe.ranges import NO_INTS, PORTION, Ranges, Window, pairs, reachable
 from weft.kernels.probe.theta import CANDIDATES, Sides, candidates, residual, theta_portions
@@ -43,7 +44,7 @@ from weft.runtime.model.columns import (
 from weft.runtime.program.access_paths import Access
 from weft.runtime.program.store_plans import Step
 
-__all__ = ["Search"]
+__all__ = ["Search", "factorise"]
 
 Portions = Iterator[tuple[Ints, Ints]]
 
@@ -54,18 +55,23 @@ _TRUE = Literal(True, BOOLEAN)
 
 @dataclass
 class Search:
-    """The search of a batch in stores: what is prepared once for the batch, and used for every run."""
+    """The search of a batch in stores: what is prepared once for the batch, and used for every run.
+
+    The ``keys`` may be given, if another search has brought them into order, and then need not be those of all rows.
+    """
 
     step: Step
     batch: pa.RecordBatch
     batch_order: BatchOrder
+    keys: Keys | None = None
 
     def __post_init__(self) -> None:
         self.view, rule = self.step.view, self.step.rule
         self.newest = newest(self.view, self.batch, rule.known)
         self.until = until(self.view, self.batch, rule.known)
         self.window = self._window()
-        self.keys, self.band = _keys(self.step.access, self.batch), _band(self.step.access, self.batch)
+        self.keys = _keys(self.step.access, self.batch) if self.keys is None else self.keys
+        self.band = _band(self.step.access, self.batch)
         self.grid = _grid(self.step.access, self.batch)
 
     def pairs(self, run: Bucket, portion: int) -> Portions:
@@ -238,3 +244,58 @@ def _sides(predicate: Expr, step: Step) -> Sides:
         {key: name for key, name in named.items() if key[0] not in inside},
         {key: name for key, name in named.items() if key[0] in inside},
     )
+
+
+Runs = Callable[[Step], Sequence[Bucket]]
+
+
+def factorise(
+    search: Search, first: Sequence[Bucket], chain: Sequence[Step], runs: Runs
+) -> FactorisedMatches | None:
+    """The matches of a search and of those that follow it, as ranges (design, D9); None if pairs have to be looked at.
+
+    ``first`` are the runs that the search sees, and ``runs`` gives those that a step sees. Only tuples that have
+    partners in all stores before go on to the next, and if none has, the factors that follow are empty.
+    """
+    tuples, factors = search.batch.num_rows, list[Factor]()
+    alive: Mask = np.ones(tuples, np.bool_)
+    for number, step in enumerate(chain):
+        if number:
+            search = Search(step, search.batch, search.batch_order, _keys_for(step, search, alive))
+        seen = first if number == 0 else [run for run in runs(step) if run.bounds.rows]
+        factor = _factor(search, seen)
+        if factor is None:
+            return None
+        factors.append(factor)
+        alive = factor.counts(tuples) > 0
+        if not alive.any():
+            break
+    factors += [Factor(())] * (len(chain) - len(factors))
+    return FactorisedMatches(tuples, search.newest, tuple(factors))
+
+
+def _keys_for(step: Step, before: Search, alive: Mask) -> Keys | None:
+    """The keys of the tuples that are left, in order, if the search before has them; None if they are others."""
+    keys = before.keys
+    if keys is None or step.access.keys != before.step.access.keys:
+        return None
+    left = alive[keys.rows]
+    if left.all():
+        return keys
+    return replace(keys, words=frozen(keys.words[left]), rows=frozen(keys.rows[left]))
+
+
+def _factor(search: Search, runs: Sequence[Bucket]) -> Factor | None:
+    """What a search finds; None if ranges do not say it."""
+    store = search.step.store
+    columns = list(_columns(search, runs))
+    if any(column is None for column in columns):
+        return None
+    window = shortest_range(search.view, store.node.aliases)
+    return Factor(tuple(column for column in columns if column is not None and column.stop.any()), window)
+
+
+def _columns(search: Search, runs: Sequence[Bucket]) -> Iterator[RangeColumn | None]:
+    for run in runs:
+        ranges = search.ranges(run)
+        yield None if ranges is None else RangeColumn.of(ranges, search.batch.num_rows, run.times)

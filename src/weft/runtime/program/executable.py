@@ -23,6 +23,7 @@ from weft.logical.expr.expression import Column, Expr, columns
 from weft.plan.physical.derive import filters_of
 from weft.plan.physical.graph import Member, PhysicalGraph, StoreNode
 from weft.plan.physical.rules import ProbeRule, ResultRule, Rule, StoreRule, Sweep
+from weft.plan.schedule import LOCAL
 from weft.runtime.model.columns import (
     BATCH,
     MAX,
@@ -42,6 +43,7 @@ from weft.runtime.program.store_plans import (
     StorePlan,
     SweepPlan,
     closed_lifetime,
+    independent_steps,
     lifetime,
     sweep_plan,
     version_uses,
@@ -67,7 +69,9 @@ class ExecutableGraph(GraphIndex):
     """A graph with all that execution needs and no batch changes.
 
     ``stores`` are the plans of its stores by name, ``steps`` its probes by edge, ``carried`` the columns of a batch on
-    each edge, and ``sweeps`` say how the rows of queries with outer joins are closed.
+    each edge, and ``sweeps`` say how the rows of queries with outer joins are closed. ``chains`` has, by edge, the
+    probes that can all be done with the tuples that arrive there, one after the other up to the results, because none
+    of them reads what another one finds (`weft.runtime.program.store_plans`); only where there are several.
     """
 
     def __init__(self, graph: PhysicalGraph) -> None:
@@ -78,8 +82,20 @@ class ExecutableGraph(GraphIndex):
         self._heavy_words: dict[str, HeavyWords] = {}
         self.stores = {store.name: self._store_plan(store) for store in graph.stores}
         self.steps = {rule.edge: self._step(rule) for rule in self.order if isinstance(rule, ProbeRule)}
+        self.chains = {edge: chain for edge in self.steps if (chain := self._chain(edge))}
         self.carried = {edge.name: self._carried(edge.name) for edge in graph.edges}
         self.sweeps = tuple(self._sweep(sweep) for sweep in graph.sweeps)
+
+    def _chain(self, edge: str) -> tuple[Step, ...]:
+        """The probes from an edge up to results, if what arrives there is all that they read; else none."""
+        steps, first = [self.steps[edge]], self.steps[edge]
+        while len(onward := steps[-1].rule.outputs) == 1 and isinstance(self.rules[onward[0]], ProbeRule):
+            if self.edges[onward[0]].kind != LOCAL:
+                return ()
+            steps.append(self.steps[onward[0]])
+        if self.sets or len(steps) == 1 or any(not isinstance(self.rules[e], ResultRule) for e in onward):
+            return ()
+        return independent_steps(first.rule.known, steps)
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return program_of, (self.graph.to_json(),)

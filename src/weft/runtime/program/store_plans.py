@@ -5,13 +5,13 @@ Guarantees: plain values; what they hold follows from the graph alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from weft.bucket.index import Order
 from weft.errors import PlanError
-from weft.logical.expr.expression import Column, Expr
+from weft.logical.expr.expression import Column, Expr, columns
 from weft.logical.outer.asof import asof_joins
 from weft.logical.outer.outer import Closing, joins
 from weft.logical.outer.waiting import completing_inputs, reaches, waits
@@ -24,7 +24,7 @@ from weft.plan.physical.derive import closed_retention, retention_of
 from weft.plan.physical.graph import Member, StoreNode
 from weft.plan.physical.rules import ProbeRule
 from weft.runtime.model.batch_order import ENDED, Clock
-from weft.runtime.model.columns import View, full_name, key_name, micros, per_key
+from weft.runtime.model.columns import UNTIL, View, full_name, key_name, micros, per_key
 from weft.runtime.program.access_paths import Access
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "SweepPlan",
     "VersionUse",
     "closed_lifetime",
+    "independent_steps",
     "lifetime",
     "sweep_plan",
     "version_uses",
@@ -250,3 +251,35 @@ def lifetime(query: Query, names: Names) -> Lifetime:
     spans = [micros(span) for span in retention_of(query, names) if span is not None]
     others = {query.input(alias).stream.name for alias in query.driving if alias not in names}
     return Lifetime(min(spans, default=None), tuple(sorted(others)))
+
+
+def independent_steps(known: Names, steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The steps as tuples of the inputs ``known`` make them by themselves; none if they cannot.
+
+    A key that is a column of an earlier store is replaced by what that column was found equal to. Only whole keys are
+    replaced: equal values are the same key, but not the same value to every function (0.0 and -0.0).
+    """
+    equal: dict[Expr, Expr] = {}
+    found = []
+    for step in steps:
+        own = _on_its_own(step, known, equal)
+        if own is None:
+            return ()
+        equal |= dict(zip(step.access.stored, own.access.keys, strict=True))
+        found.append(own)
+    return tuple(found)
+
+
+def _on_its_own(step: Step, known: Names, equal: Mapping[Expr, Expr]) -> Step | None:
+    """A step that reads nothing but columns of the inputs ``known``; None if it needs more, or pairs."""
+    access, store = step.access, step.store
+    plain = len(store.node.aliases) == 1 and not store.counted and store.per_key is None
+    if not plain or UNTIL in store.columns or access.rest is not None or access.order is None:
+        return None
+    keys = tuple(equal.get(key, key) for key in access.keys)
+    read = {
+        item.alias for expr in (*keys, *(limit.value for limit in access.times)) for item in columns(expr)
+    }
+    if not keys or access.limits or access.grid or not read <= set(known):
+        return None
+    return replace(step, rule=replace(step.rule, known=known), access=replace(access, keys=keys))
