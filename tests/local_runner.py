@@ -32,6 +32,7 @@ from weft.runtime.loop.batch_planner import BatchPlanner
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.driver_order import DEFAULT
 from weft.runtime.loop.loop import Loop
+from weft.runtime.loop.scaling import FixedScale, Scaler
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
@@ -94,6 +95,7 @@ class LocalRunner:
         limit: int = LIMIT,
         functions: Mapping[str, Function] | None = None,
         portion_bytes: int = PORTION_BYTES,
+        scaler: Scaler | None = None,
         before: Manifest | None = None,
     ) -> None:
         layouts = [store.layout.partitions for store in graph.stores]
@@ -116,6 +118,7 @@ class LocalRunner:
             functions=packed,
             batch_bytes=1 << 62,
             portion_bytes=portion_bytes,
+            scaler=scaler or FixedScale(),
         )
         self.loop = Loop(config, Checkpoint.in_memory(), LocalExecutor(self.partitions), overlapping=False)
         self.loop.batch_planner = self._batch_planner = _Given(config, self.loop.log, self.loop.history)
@@ -187,6 +190,7 @@ class LocalRunner:
             limit=self.limit,
             functions=self.functions,
             portion_bytes=self.loop.config.portion_bytes,
+            scaler=self.loop.config.scaler,
             before=replace(before, blueprint=""),
         )
         runner.loop.history.batches, runner.loop.history.graphs = self.loop.history.batches, {}

@@ -15,6 +15,7 @@ from tests.equivalence.visibilities import PAST
 from tests.equivalence.workloads import Change, Workload
 from tests.local_runner import LocalRunner
 from tests.random_statistics import random_statistics
+from tests.restless_tasks import random_scale
 from weft.adapting.adoption import adopted, filled, side_by_side
 from weft.adapting.planner import Planner
 from weft.optimizer.reordering import reordered
@@ -247,7 +248,11 @@ class _Drive:
         if self.runner is None:
             portion = random_portion(self.setting.seed)
             self.runner = LocalRunner(
-                decision.graph, partitions=partitions, driver=driver, portion_bytes=portion
+                decision.graph,
+                partitions=partitions,
+                driver=driver,
+                portion_bytes=portion,
+                scaler=random_scale(self.setting.seed),
             )
         elif self.active_queries.program is None:
             assert decision.migration == StateMigration()

@@ -219,7 +219,8 @@ class TestWatching:
         class Handle:
             def update(self, html: str) -> None:
                 updates.append(html)
-                updated.set()
+                if 'class="weft-graph"' in html:  # not before the first batch is planned
+                    updated.set()
 
         display = ModuleType("IPython.display")
         display.HTML = str  # type: ignore[attr-defined]

@@ -64,6 +64,7 @@ SHARE, HURRY = 0.02, 0.25  # the part of the time that the search for plans may 
 SPEED = 100e6  # bytes that are laid out anew in a second, until that is measured
 SETUP = 0.02  # seconds that a migration takes, however little is stored
 KEPT = 200  # so many changes are remembered
+SETTLING = 5  # for so many times the seconds of an epoch, queries that have just begun run by the plan they began with
 
 # Why a plan is looked for.
 EPOCH, QUERIES, HEAVY = (
@@ -104,6 +105,7 @@ class AdaptivePlan:
         self.heavy = HeavyValueWatch()
         self._hysteresis = Hysteresis()
         self._epoch = (0, time.monotonic())  # the first batch of the epoch, and when it began
+        self._changed = time.monotonic()  # when queries began or stopped, and no search has been made since
         self._planned_for: Statistics | None = None
         self._horizon = DEFAULTS.horizon  # how long unbounded windows are expected to grow
         self._searched, self._search_seconds = -math.inf, 0.0  # when the last search ended, and what it took
@@ -130,6 +132,10 @@ class AdaptivePlan:
         if situation.active_queries.transition is not None:
             what = "stores that were being filled are dropped"
             self._note(PlanChange(situation.facts.number, "given up", QUERIES, what))
+        if (
+            self._cause != QUERIES
+        ):  # while queries come and go every moment, a plan is looked for all the same
+            self._changed = time.monotonic()
         self._cause, self._pending, self.expected = QUERIES, None, None
         self._finder.take()  # a plan for the queries that ran before is of no use
 
@@ -158,6 +164,8 @@ class AdaptivePlan:
         cause = self._cause
         if self.heavy.should_replan(program.graph, last.heavy, number):
             cause = HEAVY
+        elif not self._has_settled():
+            return
         if not cause and not self._epoch_is_over(number):
             return
         if self._epoch_is_over(number):
@@ -186,6 +194,14 @@ class AdaptivePlan:
         hurry = max(SHARE, HURRY / 2**self._fruitless)
         share = hurry if changed > MUCH or self._hysteresis.better else SHARE
         return time.monotonic() >= self._searched + self._search_seconds / share
+
+    def _has_settled(self) -> bool:
+        """Whether queries have run for long enough since they last changed to be worth a search.
+
+        The process that searches takes a second of a core to start, from tasks that have most to do just then; and what
+        the first batches measured says little.
+        """
+        return self._always or time.monotonic() - self._changed >= SETTLING * self._adaptation.epoch_seconds
 
     def _epoch_is_over(self, number: int) -> bool:
         first, began = self._epoch

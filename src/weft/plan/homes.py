@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from weft.logical.expr.expression import Call, Expr
-from weft.logical.query.join_tree import Join
+from weft.logical.query.join_tree import TESTS, Join
 from weft.plan.join_plan import Layout
 
 __all__ = ["RowPlace", "locate_rows"]
@@ -48,7 +48,7 @@ def locate_rows(side: Join | str, layouts: Mapping[str, Layout]) -> RowPlace | N
         return left if side.kind != "full" else None
     if not any(_meet(term, left.by, right.by) for term in side.on):
         return None
-    return RowPlace(False, left.by if side.kind in ("semi", "anti") else left.by | right.by)
+    return RowPlace(False, left.by if side.kind in TESTS else left.by | right.by)
 
 
 def _meet(term: Expr, left: frozenset[Expr], right: frozenset[Expr]) -> bool:

@@ -18,22 +18,28 @@ from weft.runtime.wire.task_input import Job, Setup
 __all__ = ["LocalExecutor"]
 
 TASKS = 2  # so that tasks, each with some of the partitions, send each other something
+MOST = 1024  # tasks, of which none costs more than a call here
 
 
 @dataclass
 class LocalExecutor:
-    """Runs the tasks of a batch one after the other."""
+    """Runs the tasks of a batch one after the other; there are two of them, if there are as many partitions."""
 
     partitions: int
     readers: int = 1
+    tasks: int = field(default=0, init=False)
+    room: int = field(default=MOST, init=False)
     name: str = field(default="local", init=False)
     stays: bool = field(default=True, init=False)
     is_outgrown: bool = field(default=False, init=False)
 
-    @property
-    def tasks(self) -> int:
-        """Two, if there are as many partitions."""
-        return min(self.partitions, TASKS)
+    def __post_init__(self) -> None:
+        self.tasks = min(self.partitions, TASKS)
+
+    def scale(self, tasks: int) -> int:
+        """Have so many tasks from the next batch on."""
+        self.tasks = min(tasks, self.room)
+        return self.tasks
 
     def start(self, setup: Setup) -> None:
         """Do nothing: there is nothing to get ready."""
@@ -41,12 +47,12 @@ class LocalExecutor:
     def run(self, job: Job, pieces: Pieces, hops: int) -> list[Message]:
         """Run one batch, or the job at its boundary, and return the messages for the driver."""
         if job.boundary:
-            sent = [message for task in range(self.tasks) for message in past_task(job, task)]
+            sent = [message for task in range(job.tasks) for message in past_task(job, task)]
         else:
             sent = [message for task, mine in enumerate(pieces) for message in read_task(job, task, mine)]
         reports: list[Message] = []
         for hop in range(1, 1 + hops):
-            arrived: list[list[Message]] = [[] for _ in range(self.tasks)]
+            arrived: list[list[Message]] = [[] for _ in range(job.tasks)]
             for message in sent:
                 (reports if message.is_for_driver else arrived[message.task]).append(message)
             sent = [

@@ -121,6 +121,9 @@ def run_config(
         derive_source=_derive_source,
         tables=dict(tables),
         statistics=measured,
+        latency=settings.target,
+        every=settings.period,
+        too_slow=settings.too_slow,
     )
 
 

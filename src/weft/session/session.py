@@ -82,6 +82,13 @@ class Session(SessionRelations, SessionViews):
     - ``ship``: whether Weft is sent to the executors of a cluster, which then need not have it installed.
     - ``durability``: what is committed survives the end of all processes ("process") or also that of the machine
       ("machine"), for which it is flushed to the disk.
+    - ``latency``: within which time results are wanted after their last tuple came, as in "500 ms": a target, by which
+      batches take as much of what waits as can be done in time, and more where that is too late anyway. Without it, a
+      batch takes all that waits and that memory allows.
+    - ``every``: batches begin at multiples of this time, as in "1 second", and late ones at once; without it, whenever
+      something waits.
+    - ``too_slow``: a query that cannot meet its target, or keeps others from theirs, is reported ("report") or also
+      stopped ("stop").
     """
 
     @takes_settings(Settings)
@@ -376,6 +383,17 @@ class Session(SessionRelations, SessionViews):
         """Raise an error if queries are suspended, or were when the session ended; it names their sinks or streams."""
         if self._last_run is not None:
             self._last_run.check_suspended()
+
+    @checked(ConfigError)
+    def scale(self, *, tasks: int) -> None:
+        """Have another number of tasks from the next batch on, as far as there is room for them.
+
+        Tasks share the partitions of the state, and none of it is copied. Tasks for which Spark has to find room first
+        begin when it has; batches go on with those there are until then. `plan_history` says what came of it.
+        """
+        if tasks < 1:
+            raise ConfigError(f"{tasks} tasks run nothing", hint="use 1 or more, as in scale(tasks=2)")
+        self._run_under_way().loop.scaling.ask(tasks)
 
     def stop(self) -> None:
         """Stop after the batch under way; a session that is not running stays so."""

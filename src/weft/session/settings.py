@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from weft.bucket.memory_limits import task_memory
 from weft.connectors.formats.dead_letters import DeadLetterLimit
-from weft.errors import ConfigError, nearest
+from weft.errors import ConfigError, WeftError, nearest
 from weft.logical.query.limits import DEFAULT_LIMITS, Limits
 from weft.optimizer.adaptation import Adaptation
 from weft.optimizer.joint.methods import METHODS
@@ -27,6 +28,7 @@ from weft.session.validation import (
     check_one_of,
     checkpoint_path,
     dead_letters_of,
+    duration_of,
     refuse_connect,
     tasks_of,
 )
@@ -35,7 +37,17 @@ from weft.stats.statistics import Statistics
 if TYPE_CHECKING:  # only running needs Spark
     from pyspark.sql import SparkSession
 
-__all__ = ["ADAPT", "EXECUTIONS", "RULE", "AtLeastOne", "OneOf", "Settings", "takes_settings"]
+__all__ = [
+    "ADAPT",
+    "EXECUTIONS",
+    "RULE",
+    "TOO_SLOW",
+    "AtLeastOne",
+    "OneOf",
+    "Settings",
+    "TimeSpan",
+    "takes_settings",
+]
 
 # Whether plans follow the data: where it pays, never, or whenever another plan seems better.
 ADAPT = ("auto", "off", "always")
@@ -43,6 +55,9 @@ ADAPT = ("auto", "off", "always")
 # How batches run: on Spark in tasks that stay, as jobs, or in tasks that stay wherever there is room for them ("auto");
 # or in this process, without Spark ("local").
 EXECUTIONS = ("auto", "resident", "jobs", "local")
+
+# What becomes of a query that cannot meet its target of latency, or keeps others from meeting theirs.
+TOO_SLOW = ("report", "stop")
 
 
 RULE = "rule"  # under which the metadata of a field says what its value has to be
@@ -80,7 +95,30 @@ class AtLeastOne:
             raise ConfigError(self.consequence.format(value), hint="use a number above 0")
 
 
-def _ruled(default: Any, rule: OneOf | AtLeastOne) -> Any:
+@dataclass(frozen=True, slots=True)
+class TimeSpan:
+    """A time that is longer than none, given as such or as a text; None where nothing is said. ``what`` names it."""
+
+    what: str
+
+    def check(self, value: object) -> None:
+        """Refuse what is no time, and one that is not longer than none."""
+        if value is not None:
+            self.span(value)
+
+    def span(self, value: object) -> timedelta:
+        """The time that a text or a timedelta names."""
+        check(value, str | timedelta, ConfigError, self.what, 'use a text, as in "500 ms"')
+        try:
+            span = duration_of(value, self.what)  # type: ignore[arg-type]
+        except WeftError as error:
+            raise ConfigError(f"{self.what}: {error.message}", hint='use a text, as in "500 ms"') from None
+        if span <= timedelta(0):
+            raise ConfigError(f"{self.what} cannot be {value!r}", hint='use a longer time, as in "500 ms"')
+        return span
+
+
+def _ruled(default: Any, rule: OneOf | AtLeastOne | TimeSpan) -> Any:
     return field(default=default, metadata={RULE: rule})
 
 
@@ -119,6 +157,9 @@ class Settings:
     adaptation: Adaptation = field(default_factory=Adaptation)
     ship: bool = False  # whether Weft is sent to the executors
     durability: str = _ruled(PROCESS, OneOf("durability", DURABILITIES))  # what a committed batch survives
+    latency: timedelta | str | None = _ruled(None, TimeSpan("latency"))  # noqa: RUF009
+    every: timedelta | str | None = _ruled(None, TimeSpan("every"))  # noqa: RUF009
+    too_slow: str = _ruled("report", OneOf("way with queries that are too slow", TOO_SLOW))
 
     def __post_init__(self) -> None:
         defaults = {"statistics": Statistics, "options": Options, "limits": Limits, "adaptation": Adaptation}
@@ -129,6 +170,9 @@ class Settings:
         for setting in fields(self):
             if RULE in setting.metadata:
                 setting.metadata[RULE].check(getattr(self, setting.name))
+        for name in ("latency", "every"):
+            if (given := getattr(self, name)) is not None:
+                object.__setattr__(self, name, TimeSpan(name).span(given))
         self._check_others()
         object.__setattr__(self, "dead_letter_limit", dead_letters_of(self.dead_letter_limit))
         if self.checkpoint is not None:
@@ -148,6 +192,21 @@ class Settings:
             raise ConfigError(f"ship cannot be {self.ship!r}", hint="use True or False")
         if self.memory is not None:
             task_memory(self.memory, 1)
+        if self.target is not None and self.period is not None and self.period > self.target:
+            raise ConfigError(
+                f"with a batch every {self.period:g} s, no result can be expected within {self.target:g} s",
+                hint="make every shorter than latency, or leave one of them out",
+            )
+
+    @property
+    def target(self) -> float | None:
+        """Within how many seconds results are wanted, at the latest; None: as soon as it goes."""
+        return self.latency.total_seconds() if isinstance(self.latency, timedelta) else None
+
+    @property
+    def period(self) -> float | None:
+        """How many seconds lie between the beginnings of two batches; None: the next one begins when it can."""
+        return self.every.total_seconds() if isinstance(self.every, timedelta) else None
 
 
 _P = ParamSpec("_P")

@@ -248,8 +248,14 @@ class SessionViews:
 
     @property
     def plan_history(self) -> tuple[PlanChange, ...]:
-        """Every change of the plan because the data changed: when, why, what it promised and what it brought."""
-        return self._graphs.loop.config.adapter.changes if self._graphs.loop is not None else ()
+        """Every change of the plan because the data changed: when, why, what it promised and what it brought.
+
+        Changes of the tasks by which it runs are among them, whether you asked for them or the load did.
+        """
+        loop = self._graphs.loop
+        if loop is None:
+            return ()
+        return tuple(sorted((*loop.config.adapter.changes, *loop.scaling.changes), key=lambda one: one.batch))
 
     @property
     def execution(self) -> str:

@@ -125,6 +125,21 @@ class TestLooking:
         world.step()
         assert [one.cause for one in world.finder.asked] == [QUERIES]
 
+    def test_only_when_queries_have_run_for_a_while(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A start has other work for the cores; queries that come and go every moment do not put it off for ever."""
+        now = 100.0
+        monkeypatch.setattr("weft.adapting.adapter.time.monotonic", lambda: now)
+        world = World(epoch_seconds=2.0)
+        world.step()
+        for _ in range(9):
+            world.adapter.queries_changed(world.situation)
+            world.step()
+            assert not world.finder.asked
+            now += 1.0
+        now += 1.0
+        world.step()
+        assert [one.cause for one in world.finder.asked] == [QUERIES]
+
     def test_not_all_the_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A search that took a second is followed by one twenty seconds later, or sooner if much has changed.
 

@@ -32,15 +32,15 @@ class Shaky(LocalExecutor):
     counts: Iterator[int] = field(default_factory=lambda: iter(()))
     begun: list[int] = field(default_factory=list)  # how many tasks each start that succeeded had
 
-    @property
-    def tasks(self) -> int:
-        return self.begun[-1] if self.begun else 1
+    def __post_init__(self) -> None:
+        self.tasks = 1
 
     def start(self, setup: Setup) -> None:
         if (error := next(self.starts, None)) is not None:
             raise error
         super().start(setup)
-        self.begun.append(next(self.counts, 1))
+        self.tasks = next(self.counts, 1)
+        self.begun.append(self.tasks)
         self.is_outgrown = False
 
     def run(self, job: Job, pieces: Pieces, hops: int) -> list[Message]:

@@ -164,7 +164,8 @@ class BatchPlan:
     ``tables`` are the tables whose rows it reads, all of them: those that it had before are forgotten. ``blocked`` are
     streams that cannot be read now, and are not idle for that. ``latest`` is the time, by stream, after which a record
     is too far ahead of the clock. ``resets`` says which watermarks are set to other times before it, ``marks`` by
-    stream, and when that was ``asked`` for.
+    stream, and when that was ``asked`` for. ``tasks`` is how many tasks are wanted from this batch on, if that changes
+    with it, and ``scaling`` says why the tasks change.
     """
 
     number: int
@@ -184,6 +185,8 @@ class BatchPlan:
     blocked: tuple[str, ...] = ()
     latest: Mapping[str, int] = field(default_factory=dict)
     resets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tasks: int = 0
+    scaling: str = ""
 
     def without(self, stream: str, cursor: Mapping[str, Any]) -> BatchPlan:
         """The plan without input of a stream that turned out to be blocked; it was taken up to ``cursor``."""

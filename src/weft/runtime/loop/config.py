@@ -14,6 +14,7 @@ from weft.ports.table import RegisteredTable
 from weft.runtime.hop.limits import LIMIT, PORTION_BYTES, TaskLimits
 from weft.runtime.loop.adapter import Adapter, StaticPlan
 from weft.runtime.loop.driver_order import DEFAULT
+from weft.runtime.loop.scaling import FixedScale, Scaler
 from weft.runtime.observe.recent_statistics import RecentStatistics
 from weft.runtime.queries.active import Decide
 from weft.runtime.queries.resume import Restore
@@ -51,7 +52,10 @@ class RunConfig:
     together. ``spark`` is the Spark session, for sources that need it. ``derive_source`` makes the source of a derived
     stream, whose queries put their results at some places. ``durability`` is one of `DURABILITIES`. ``streams``,
     ``sources``, ``tables`` and ``functions`` may gain entries while the queries run. With ``idle``, the run goes on
-    also when no query does. ``statistics`` is what is known of the data, which the loop adds to.
+    also when no query does. ``statistics`` is what is known of the data, which the loop adds to. ``latency`` is within
+    how many seconds results are wanted after their last tuple came (None: no target), and ``every`` how many seconds
+    lie between the beginnings of two batches (None: as soon as something waits). ``too_slow`` says what becomes of a
+    query that cannot meet its target: "report" or "stop". ``scaler`` decides how many tasks there are.
     """
 
     streams: dict[str, Stream]
@@ -75,6 +79,10 @@ class RunConfig:
     tables: dict[str, RegisteredTable] = field(default_factory=dict)
     idle: bool = False
     statistics: RecentStatistics = field(default_factory=RecentStatistics)
+    latency: float | None = None
+    every: float | None = None
+    too_slow: str = "report"
+    scaler: Scaler = field(default_factory=FixedScale)
 
     @property
     def limits(self) -> TaskLimits:

@@ -40,7 +40,12 @@ class Executor(Protocol):
 
     @property
     def tasks(self) -> int:
-        """How many tasks run hops; task n has partitions n, n + tasks, …."""
+        """How many tasks run hops; each job says which partitions each of them has."""
+        ...
+
+    @property
+    def room(self) -> int:
+        """How many tasks there can be, as far as is known now: what `scale` makes of any larger number."""
         ...
 
     @property
@@ -51,6 +56,14 @@ class Executor(Protocol):
     @property
     def is_outgrown(self) -> bool:
         """Whether there is room for another number of tasks than it has, so that it is better started again."""
+        ...
+
+    def scale(self, tasks: int) -> int:
+        """Have another number of tasks as soon as there is room for them, and return how many that will be.
+
+        Until then, `tasks` is what it was: tasks that stay are replaced when `is_outgrown` says that the slots for all
+        of them are free, so that no batch waits for executors that are still on their way.
+        """
         ...
 
     def start(self, setup: Setup) -> None:

@@ -55,6 +55,8 @@ from weft.runtime.loop.intake.stream_changes import StreamChanges, describe_stre
 from weft.runtime.loop.intake.tables import Tables
 from weft.runtime.loop.intake.wait_points import WaitPoint, WaitPoints
 from weft.runtime.loop.intake.watermark_resets import WatermarkResets, apply_resets
+from weft.runtime.loop.scaling import TaskScaling
+from weft.runtime.loop.wake_ups import ProcessingTimeTrigger
 from weft.runtime.observe.log_lines import log_batch
 from weft.runtime.observe.metrics import Backlog, BatchMetrics
 from weft.runtime.observe.progress import History, StateBytes, own_metrics, state_of
@@ -71,8 +73,9 @@ __all__ = ["Loop"]
 
 _LOG = logging.getLogger("weft")
 
-# Seconds between two looks: if there was a batch in the last `LATELY` seconds, and else.
-WATCHFUL, DROWSY, LATELY = 0.005, 0.02, 5.0
+# Seconds between two looks: if there was a batch in the last `LATELY` seconds, and else; and while batches wait for
+# their time, at most.
+WATCHFUL, DROWSY, LATELY, ASLEEP = 0.005, 0.02, 5.0, 0.5
 
 
 class Loop:
@@ -92,7 +95,8 @@ class Loop:
         self.delivery = Delivery(log.storage, self.now)
         changelog = self.batch_planner.changelog
         self.committer = Committer(log, self.delivery, changelog, self._compute_again, overlapping)
-        self.tasks = TaskRunner(config, log, executor, self.delivery.sinks)
+        self.scaling = TaskScaling(executor, config.scaler)
+        self.tasks = TaskRunner(config, log, executor, self.delivery.sinks, self.scaling)
         self.intake = Intake(self._place, config.batch_bytes, may_block=self._may_block)
         self.batch_planner.is_whole = lambda: not self.intake.blocked
         self.derived = DerivedStreams(config, log, self.batch_planner, self.intake, self._open)
@@ -223,6 +227,7 @@ class Loop:
             blocked = self.intake.blocked.names()
             plan = replace(plan, cursors=self.intake.states(), ages=ages, oldest_age=oldest, blocked=blocked)
             plan = self.tables.planned(plan, self.batch_planner, self.before)
+            plan = self.scaling.planned(plan, self.history.last, self.config.partitions)
             self.log.write_plan(plan)
             self.batch_planner.settle(plan)
         return plan
@@ -300,6 +305,7 @@ class Loop:
         self.before = manifest = finished.manifest
         if program is not None and finished.metrics is not None:
             self.history.add(program.graph, finished.metrics)
+            self.scaling.measured(finished.metrics)
             self.history.samples.add(executed.number, reports.read.values)
             planner.samples = samples_of(program, reports) or planner.samples
             stop_failed_queries(planner.changelog, program, manifest, self.config.state_limit)
@@ -325,18 +331,22 @@ class Loop:
 
     def run(self) -> None:
         """Run batches until `stopping` is set; an error ends the loop and is raised."""
-        lately = time.monotonic()
+        lately, trigger = time.monotonic(), ProcessingTimeTrigger(self.config.every)
         while not self.stopping:
             if self.delivery.suspended.due():
                 self.committer.wait()
                 self.give_kept()
-            if self.run_next():
-                lately = time.monotonic()
-                self._release_wait_points()
-                continue
+            left = 0.0 if self.wait_points else trigger.seconds_left(self.now())
+            if not left:
+                trigger.begin(self.now())
+                if self.run_next():
+                    lately = time.monotonic()
+                    self._release_wait_points()
+                    continue
             self.committer.wait()
             self._release_wait_points()
-            self.wake.wait(WATCHFUL if time.monotonic() - lately < LATELY else DROWSY)
+            pause = WATCHFUL if time.monotonic() - lately < LATELY else DROWSY
+            self.wake.wait(min(left, ASLEEP) if left else pause)
             self.wake.clear()
         self.committer.wait()
         save_statistics(self.config.statistics, self.log, at_once=True)

@@ -1,8 +1,9 @@
-"""When a batch is due though no stream brings anything.
+"""When a batch is due though no stream brings anything, and when one may begin.
 
 Guarantees: rows whose wait is over are closed, and held results leave, even if no input comes. A batch is due only if
 it may have something to do: if rows wait for wall-clock time alone, every second; if they wait for a silent stream,
-when that has become idle.
+when that has become idle. Where batches begin at multiples of a period (`ProcessingTimeTrigger`), one that is late
+begins at once, and those that it was too late for are left out.
 """
 
 from __future__ import annotations
@@ -20,10 +21,38 @@ from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import SweepPlan
 from weft.runtime.state.partition_manifest import StoreTotals
 
-__all__ = ["WakeUps", "closable", "until_next"]
+__all__ = ["ProcessingTimeTrigger", "WakeUps", "closable", "until_next"]
 
 PAUSE = 1.0  # seconds between batches that wait for wall-clock time
 LONGEST = 3600.0  # no pause is longer, in seconds
+
+
+class ProcessingTimeTrigger:
+    """The moments at which batches may begin: the multiples of a period, or any moment where there is none.
+
+    Times are in microseconds since 1970. The first batch may begin at once.
+
+    >>> trigger = ProcessingTimeTrigger(1.0)
+    >>> trigger.begin(2_300_000)
+    >>> trigger.seconds_left(2_800_000), trigger.seconds_left(3_000_000), trigger.seconds_left(9_900_000)
+    (0.2, 0.0, 0.0)
+    """
+
+    def __init__(self, every: float | None) -> None:
+        self._period = None if every is None else max(1, round(every * 1e6))
+        self._next: int | None = None
+
+    def seconds_left(self, now: int) -> float:
+        """How many seconds are left until a batch may begin; none if that is now."""
+        if self._period is None or self._next is None:
+            return 0.0
+        left = min(self._next - now, self._period)  # the clock may have been set back
+        return max(0.0, left / 1e6)
+
+    def begin(self, now: int) -> None:
+        """A batch begins, or it was seen that there is nothing to do: the next moment is the next multiple."""
+        if self._period is not None:
+            self._next = (now // self._period + 1) * self._period
 
 
 class WakeUps:

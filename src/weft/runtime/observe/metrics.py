@@ -97,7 +97,8 @@ class BatchMetrics:
     ``heavy`` the shares of common values of keys, as far as they are known by now. ``rows_per_byte`` is by stream, of
     the parts that it is read in. ``latencies`` are those of the results that left, by query, once the batch is
     committed; none before. ``tables`` are the versions of tables that were in force. ``cache`` is how tasks used the
-    caches of their hosts, for state in an object store.
+    caches of their hosts, for state in an object store. There were so many ``tasks``, and ``busy`` is how many seconds
+    of theirs each partition took.
     """
 
     number: int
@@ -125,6 +126,8 @@ class BatchMetrics:
     latencies: Mapping[str, Latency] = field(default_factory=dict)
     tables: Mapping[str, str] = field(default_factory=dict)
     cache: CacheCounts = CacheCounts()  # noqa: RUF009
+    tasks: int = 0
+    busy: Mapping[int, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         rows = sum(one.rows for one in self.inputs.values())

@@ -87,9 +87,10 @@ class TaskOutlet:
         held, self._bytes[edge] = self._held.pop(edge, []), 0
         if not held:
             return
-        tasks, width = self.job.tasks, -(-self.job.partitions // self.job.tasks)
+        assignment = self.job.assignment
+        tasks, width = assignment.tasks, assignment.width
         targets = np.concatenate([one.targets for one in held if one.targets is not None])
-        places = np.where(targets < 0, targets, targets % tasks * width + targets // tasks).astype(np.int32)
+        places = np.where(targets < 0, targets, assignment.places()[targets]).astype(np.int32)
         batch, starts = group(concat([one.batch for one in held]), places, tasks * width, _owners(held))
         for task in range(tasks):
             bounds = starts[task * width : (task + 1) * width + 1].tolist()

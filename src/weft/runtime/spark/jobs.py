@@ -20,7 +20,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 
 from weft.runtime.loop.executor import Pieces
 from weft.runtime.output.merge_task import Merge, collect_task
-from weft.runtime.spark.session import naming_java_death, tasks_on_cluster
+from weft.runtime.spark.session import naming_java_death, room_of, tasks_on_cluster
 from weft.runtime.task.worker import hop_task, past_task, read_task, spare_the_collector
 from weft.runtime.wire.messages import Message, read_rows, to_rows
 from weft.runtime.wire.task_input import Job, Setup
@@ -40,13 +40,29 @@ Batches = Iterator[pa.RecordBatch]
 
 @dataclass
 class JobsExecutor:
-    """Runs every batch as a job of its own; with a ``limit``, it has up to so many tasks, one per core of a cluster."""
+    """Runs every batch as a job of its own; with a ``limit``, it has up to so many tasks, one per core of a cluster.
+
+    A job of more tasks than there are slots makes Spark ask for more executors, where it allocates them as it needs
+    them, and give them back when they have been idle for a while.
+    """
 
     spark: SparkSession
     tasks: int
     limit: int | None = None
     name: str = field(default="jobs", init=False)
     stays: bool = field(default=False, init=False)
+
+    @property
+    def room(self) -> int:
+        """As many tasks as can run at once, now or once Spark has got more executors."""
+        return room_of(self.spark)
+
+    def scale(self, tasks: int) -> int:
+        """Have so many tasks from the next job on, but no more than there is room for."""
+        self.tasks = min(tasks, self.room)
+        if self.limit is not None:
+            self.limit = tasks
+        return self.tasks
 
     @property
     def readers(self) -> int:

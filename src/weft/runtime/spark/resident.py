@@ -4,7 +4,9 @@ Guarantees: all tasks of the stage run at once, or none (`barrier=True`). A hop 
 all tasks have done the one before; what they send each other passes through the driver, large parcels as the names of
 files that the receiver maps. When any task is lost, the whole stage ends, and the next `start` begins another. The key
 of the control channel is new for every stage. On several machines, where executors come and go, a stage after a loss
-has as many tasks as are left, at once; as soon as Spark has room for more, another stage takes its place.
+has as many tasks as are left, at once; as soon as Spark has room for more, another stage takes its place. The same
+holds when another number of tasks is asked for: a stage of fewer tasks begins with the next batch, one of more as soon
+as all slots for it are free, by when Python runs there; until then the stage there is goes on.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from weft.runtime.loop.config import Describe
 from weft.runtime.loop.executor import NoRoomError, Pieces
 from weft.runtime.output.merge_task import Merge
 from weft.runtime.spark.resident_stage import SILENCE, DriverAddress, FreeSlots, Stage, TaskLostError
-from weft.runtime.spark.session import naming_java_death, slots_of, tasks_on_cluster
+from weft.runtime.spark.session import naming_java_death, room_of, slots_of, tasks_on_cluster
 from weft.runtime.wire.channel import parts_of
 from weft.runtime.wire.credentials import can_encrypt
 from weft.runtime.wire.messages import Message
@@ -61,6 +63,7 @@ class ResidentExecutor:
     _began: bool = field(default=False, init=False)  # whether there was a stage before
     _room: FreeSlots | None = field(default=None, init=False)  # for the tasks that are missing
     _looked: float = field(default=0.0, init=False)  # when the cores of the cluster were counted
+    _too_many: bool = field(default=False, init=False)  # whether fewer tasks were asked for than there are
 
     def __post_init__(self) -> None:
         self._most = self.tasks
@@ -71,14 +74,37 @@ class ResidentExecutor:
         return self.tasks
 
     @property
+    def room(self) -> int:
+        """As many as there are slots, one of which is left to other jobs where all are on one machine."""
+        room = room_of(self.spark)
+        return room if self.place.host is not None else max(1, room - 1)
+
+    def scale(self, tasks: int) -> int:
+        """Have so many tasks as soon as their slots are free; those there are go on until then."""
+        self._most = min(tasks, self.room)
+        if self.limit is not None:
+            self.limit = tasks
+        self._too_many = self._most < self.tasks
+        self._wait_for_room()
+        return self._most
+
+    def _wait_for_room(self) -> None:
+        """Begin to wait for the slots of tasks that are missing, and no longer for others."""
+        room, self._room = self._room, None
+        if room is not None:
+            room.close()
+        if self._stage is not None and self.tasks < self._most:
+            self._room = FreeSlots(self.spark, self._most - self.tasks)
+
+    @property
     def pids(self) -> tuple[int, ...]:
         """The processes of the tasks that stay, in the order of the tasks; none while there is no stage."""
         return self._stage.pids if self._stage is not None else ()
 
     @property
     def is_outgrown(self) -> bool:
-        """Whether there is room for the tasks that were lost, or the cluster has got more cores than it had."""
-        if self._room is not None and self._room.is_found:
+        """Whether there is room for the tasks that are missing, there are too many, or the cluster has more cores."""
+        if self._too_many or (self._room is not None and self._room.is_found):
             return True
         if self.limit is None or time.monotonic() < self._looked + LOOKS:
             return False
@@ -91,23 +117,24 @@ class ResidentExecutor:
             count = self._next_count()
             self._end()
             self._stage = self._new_stage(setup, count)
-        self.tasks, self._lost, self._began = self._stage.tasks, 0, True
+        self.tasks, self._lost, self._began, self._too_many = self._stage.tasks, 0, True, False
         if self.tasks < self._most:
             _LOG.info("%d resident tasks of %d have begun", self.tasks, self._most)
-            self._room = FreeSlots(self.spark, self._most - self.tasks)
+            self._wait_for_room()
 
     def _next_count(self) -> int:
         """How many tasks to begin with: all of them, if there may be room; else those that are left."""
+        has_room = self._room is not None and self._room.is_found
         if self.place.host is None:
-            return self._most
+            return self._most if not self._began or has_room else min(self.tasks, self._most)
         if self._stage is not None:
             self._lost = self._stage.count_lost()
         before, self._looked = self._most, time.monotonic()
         if self.limit is not None:
             self._most = max(before, tasks_on_cluster(self.spark, self.limit))
-        if not self._began or self._most > before or (self._room is not None and self._room.is_found):
+        if not self._began or self._most > before or has_room:
             return self._most
-        return max(1, self.tasks - self._lost)
+        return max(1, min(self._most, self.tasks - self._lost))
 
     def _new_stage(self, setup: Setup, count: int) -> Stage:
         """A stage of so many tasks or, on several machines, if there is no room for them, of half as many, and so on.

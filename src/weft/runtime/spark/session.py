@@ -32,6 +32,7 @@ __all__ = [
     "is_on_one_machine",
     "naming_java_death",
     "own_session",
+    "room_of",
     "slots_of",
     "tasks_on_cluster",
 ]
@@ -69,6 +70,7 @@ _CLUSTER = {
     "spark.driver.defaultJavaOptions": _JAVA,
     "spark.executor.defaultJavaOptions": _JAVA,
 }
+MOST_TASKS = 1024  # where Spark may have as many executors as it likes
 _DESCRIPTION = "spark.job.description"
 _LOCAL = re.compile(r"local(?:\[\s*(?P<count>\d+|\*)\s*(?:,\s*(?P<failures>\d+)\s*)?\])?")
 
@@ -173,8 +175,27 @@ _OF_A_DEAD_ONE = ("Py4JNetworkError", "ConnectionRefusedError")
 
 
 def tasks_on_cluster(spark: SparkSession, limit: int) -> int:
-    """One task per core of the executors that Spark has now, but no more than a limit."""
-    return min(limit, int(spark.sparkContext.defaultParallelism))
+    """One task per core of the executors that Spark has now, or can get, but no more than a limit."""
+    return min(limit, room_of(spark))
+
+
+def room_of(spark: SparkSession) -> int:
+    """How many tasks can run at once: in the slots there are or, where executors come as they are needed, at most.
+
+    With `spark.dynamicAllocation.enabled`, Spark asks for executors when tasks wait for slots, and lets those go that
+    are idle; what it has at the moment says nothing then.
+    """
+    slots = slots_of(spark)
+    if slots is not None:
+        return slots
+    settings = spark.sparkContext.getConf()
+    now = int(spark.sparkContext.defaultParallelism)
+    if (settings.get("spark.dynamicAllocation.enabled") or "false").lower() != "true":
+        return now
+    executors = settings.get("spark.dynamicAllocation.maxExecutors") or ""
+    if not executors.isdigit():
+        return max(now, MOST_TASKS)
+    return max(now, int(executors) * int(settings.get("spark.executor.cores") or 1))
 
 
 @contextmanager

@@ -7,8 +7,10 @@ survive the death of the machine, all of it has been flushed by then.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 
 import pyarrow as pa
 
@@ -152,11 +154,13 @@ class HopRun:
         states = {p: self._state(p, fills) for p in job.partitions_of(self.task)}
         with TaskOutlet(job, Sender(self.hop, self.task)) as outlet:
             outcome = Outcome(replace(options, outlet=outlet))
+            busy = dict.fromkeys(states, 0.0)
             for partition, state in states.items():
-                self._run_in(partition, state, batches[partition], order, outcome)
+                with _timed(busy, partition):
+                    self._run_in(partition, state, batches[partition], order, outcome)
             report = yield from outlet.messages(outcome)
-        left = yield from self._leave(states, order, fills)
-        return replace(report, left=left)
+        left = yield from self._leave(states, order, fills, busy)
+        return replace(report, left=left, busy={p: round(spent, 6) for p, spent in busy.items()})
 
     def _state(self, partition: int, fills: frozenset[str] | None) -> PartitionState:
         job, segments = self.job, open_segments_of(self.job.setup.storage)
@@ -178,17 +182,22 @@ class HopRun:
             run_hop(program, self.hop, here, state, order, outcome.options, partition, outcome)
 
     def _leave(
-        self, states: dict[int, PartitionState], order: BatchOrder, fills: frozenset[str] | None
+        self,
+        states: dict[int, PartitionState],
+        order: BatchOrder,
+        fills: frozenset[str] | None,
+        busy: dict[int, float],
     ) -> Generator[Message, None, PartitionsLeft | None]:
         """Settle the stores that no later hop uses; after the last hop, write down what the batch leaves."""
         forget = {} if fills is not None else self._forget(order)
         is_last = self.hop == self.job.program.graph.hops
         left: dict[int, tuple[PartitionFile | None, PartitionManifest]] = {}
         for partition, state in states.items():
-            state.settle(self.hop, order.order, forget)
-            if is_last:
-                left[partition] = state.finish()
-            elif not self.job.stays:
+            with _timed(busy, partition):
+                state.settle(self.hop, order.order, forget)
+                if is_last:
+                    left[partition] = state.finish()
+            if not is_last and not self.job.stays:
                 yield HopLeft(partition, state.put_down()).to_message(self.task)
         return self._written(left) if is_last else None
 
@@ -213,3 +222,13 @@ class HopRun:
 def _is_of(name: str, number: int) -> bool:
     """Whether a segment was written in a batch; one of an earlier batch has been flushed."""
     return name.partition("-")[0] == str(number)
+
+
+@contextmanager
+def _timed(busy: dict[int, float], partition: int) -> Iterator[None]:
+    """A context whose seconds are added to those of a partition."""
+    began = perf_counter()
+    try:
+        yield
+    finally:
+        busy[partition] += perf_counter() - began

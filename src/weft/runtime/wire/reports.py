@@ -99,7 +99,8 @@ class HopReport(MessageBody):
     ``steps`` is what probes did, by edge, ``calls`` what users' functions did, and ``census`` what came to the keys of
     queries on one key. By query, ``counts`` is how many results there are, ``closed`` how many of them are closed rows,
     ``parts`` the part of the sink that was written, and ``ages`` how old results are. ``cache`` is how the task's
-    process used its cache since its last report. After the last hop, ``left`` is what the batch left.
+    process used its cache since its last report. After the last hop, ``left`` is what the batch left. ``busy`` is how
+    many of the seconds each partition took.
     """
 
     kind = "hop"
@@ -114,6 +115,7 @@ class HopReport(MessageBody):
     ages: Mapping[str, Latency] = field(default_factory=dict)
     cache: CacheCounts | None = None
     left: PartitionsLeft | None = None
+    busy: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,6 +19,7 @@ from weft.ports.source import Source
 from weft.runtime.hop.limits import TaskLimits
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
+from weft.runtime.model.assignment import Assignment, even_owners
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.program.executable import ExecutableGraph, program_of
 from weft.runtime.wire.exchange import Exchange
@@ -76,9 +77,10 @@ class Job:
     ``plan`` is what it does and ``before`` the manifest it begins with. ``sinks`` are those that tasks write to, by
     query; of the queries in ``counting``, results are only counted, and those of the queries in ``ordered`` are sorted.
     ``exchange`` says how batches get from task to task, and ``limits`` how much tasks may hold and give. A job at a
-    ``boundary`` runs what is stored through the graph that the batch will have. There are so many ``tasks``: task n has
-    partitions n, n + tasks, …. If a task ``stays``, all hops of a batch that have its partitions run in one process.
-    With ``flush``, what the batch leaves is flushed before it is reported.
+    ``boundary`` runs what is stored through the graph that the batch will have. There are so many ``tasks``, and
+    ``owners`` is the task of each partition; without owners, task n has partitions n, n + tasks, …. If a task
+    ``stays``, all hops of a batch that have its partitions run in one process. With ``flush``, what the
+    batch leaves is flushed before it is reported.
     """
 
     setup: Setup
@@ -93,6 +95,7 @@ class Job:
     tasks: int = 1
     stays: bool = False
     flush: bool = False
+    owners: tuple[int, ...] = ()
 
     @property
     def number(self) -> int:
@@ -116,18 +119,22 @@ class Job:
         """How many partitions there are."""
         return self.batch_order.partitions
 
-    def partitions_of(self, task: int) -> range:
+    @property
+    def assignment(self) -> Assignment:
+        """Which task has which partitions."""
+        return Assignment(self.tasks, self.owners or even_owners(self.partitions, self.tasks))
+
+    def partitions_of(self, task: int) -> tuple[int, ...]:
         """The partitions of a task, in their order."""
-        return range(task, self.partitions, self.tasks)
+        return self.assignment.partitions_of(task)
 
     def for_task(self, task: int | None = None) -> Job:
         """The same job with only what tasks use of the plan and the manifest; if one is given, with its partitions."""
         plan, known = replace(self.plan, inputs={}, cursors={}), self.before
-        mine = {
-            partition: file
-            for partition, file in known.partitions.items()
-            if task is None or partition % self.tasks == task
-        }
+        mine = dict(known.partitions)
+        if task is not None:
+            own = self.partitions_of(task) if plan.batch_order is not None else ()
+            mine = {partition: file for partition, file in mine.items() if partition in own}
         before = Manifest(
             known.number,
             mine,
@@ -152,6 +159,7 @@ class Job:
             "tasks": self.tasks,
             "stays": self.stays,
             "flush": self.flush,
+            "owners": self.owners,
         }
 
     @classmethod
@@ -171,4 +179,5 @@ class Job:
             data["tasks"],
             data["stays"],
             data["flush"],
+            tuple(data["owners"]),
         )

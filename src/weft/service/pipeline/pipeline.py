@@ -42,6 +42,9 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
     result_limit: 100000000                    # results of one query in one batch; none by default
     query_limit: 1000                          # queries that run at once, those of requests to `weft serve` too
     limits: {words: 40000, depth: 100}         # how large a query may be; also characters and terms
+    latency: 500 ms                            # within which results are wanted; a target, none by default
+    every: 1 second                            # batches begin at multiples of it; by default when something waits
+    too_slow: report                           # or stop: what becomes of a query that cannot meet its target
     adapt: auto                                # whether plans follow the data: auto, off or always
     adaptation: {threshold: 0.1, migrate: auto}  # how; `weft.Adaptation` has all settings
     allow: {sinks: [{parquet: out/*}]}         # what requests to `weft serve` may name; `pipeline.serving` has all

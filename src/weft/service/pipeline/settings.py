@@ -16,7 +16,7 @@ from weft.connectors.formats.dead_letters import DeadLetterLimit
 from weft.logical.query.limits import Limits
 from weft.optimizer.adaptation import Adaptation
 from weft.service.pipeline.document import Node, resolve_path
-from weft.session.settings import ADAPT, RULE, AtLeastOne, OneOf, Settings
+from weft.session.settings import ADAPT, RULE, AtLeastOne, OneOf, Settings, TimeSpan
 from weft.session.validation import checkpoint_path
 
 __all__ = ["SETTINGS", "read_settings"]
@@ -110,6 +110,9 @@ def _read(name: str, node: Node, root: Path) -> Any:
     rule = _FIELDS[name].metadata.get(RULE)
     if isinstance(rule, OneOf):
         return node.choice(rule.what, rule.names)
+    if isinstance(rule, TimeSpan):
+        with node.at():
+            return rule.span(node.text('as in "500 ms"'))
     if _FIELDS[name].default is False:
         return node.flag()
     count = node.integer()

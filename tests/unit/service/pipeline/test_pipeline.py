@@ -259,6 +259,11 @@ def check(document: object) -> None:
         ("memory: 1 MB", "no task gets anywhere"),
         ("result_limit: 0", "no query has any"),
         ("query_limit: 0", "none runs"),
+        ("latency: soon", "x.yaml, latency: .*cannot read 'soon' as a duration.*\n.*500 ms"),
+        ("latency: 0 ms", "x.yaml, latency: latency cannot be '0 ms'"),
+        ("every: 5", "x.yaml, every"),
+        ("too_slow: halt", "x.yaml, too_slow: there is no way with queries that are too slow 'halt'"),
+        ("latency: 1 s\nevery: 2 s", "no result can be expected within 1 s"),
         ("adapt: of", "x.yaml, adapt: there is no way to adapt 'of'.*\n.*did you mean off"),
         ("adapt: 3", "x.yaml, adapt"),
         ("adaptation: often", "x.yaml, adaptation"),
@@ -275,4 +280,8 @@ def test_settings_of_a_run_are_checked_before_it_starts(line: str, message: str)
     text = f"{line}\nstreams: {{a: {{schema: k long}}}}\nqueries: {{q: SELECT a.k FROM a}}\n"
     with pytest.raises(WeftError, match=message):
         read_pipeline(text, "x.yaml")
-    read_pipeline("execution: jobs\nmemory: 1 GB\nresult_limit: 5\n" + text.split("\n", 1)[1], "x.yaml")
+    read_pipeline(
+        "latency: 1 s\nevery: 200 ms\nexecution: jobs\nmemory: 1 GB\nresult_limit: 5\n"
+        + text[text.index("streams") :],
+        "x.yaml",
+    )

@@ -259,6 +259,8 @@ def measure_batch(
         ),
         tables={name: one.version or "" for name, one in table_states(plan.cursors).items()},
         cache=reports.work.cache,
+        tasks=reports.work.tasks,
+        busy=reports.work.busy,
     )
 
 

@@ -113,7 +113,8 @@ class WorkDone:
 
     ``steps`` is what probes did, by edge, ``calls`` what users' functions did, and ``census`` counts keys, by query. By
     hop, where hop 0 is the reading, ``slowest`` are the seconds of the slowest task and ``total`` those of all tasks.
-    ``cache`` is how the caches of all hosts were used.
+    ``cache`` is how the caches of all hosts were used. ``busy`` is how many seconds partitions took, and ``tasks`` how
+    many tasks there were.
     """
 
     steps: Mapping[str, StepFigures] = field(default_factory=dict)
@@ -122,6 +123,8 @@ class WorkDone:
     slowest: Mapping[int, float] = field(default_factory=dict)
     total: Mapping[int, float] = field(default_factory=dict)
     cache: CacheCounts = CacheCounts()  # noqa: RUF009
+    busy: Mapping[int, float] = field(default_factory=dict)
+    tasks: int = 0
 
     @classmethod
     def of(cls, reports: Sequence[HopReport]) -> WorkDone:
@@ -129,18 +132,25 @@ class WorkDone:
         steps: dict[str, StepFigures] = {}
         slowest: dict[int, float] = {}
         total: dict[int, float] = {}
+        busy: dict[int, float] = {}
+        tasks: dict[int, int] = {}
         for report in reports:
             for edge, step in report.steps.items():
                 steps[edge] = steps[edge] + step if edge in steps else step
             if report.seconds:
                 slowest[report.hop] = max(report.seconds, slowest.get(report.hop, 0.0))
                 total[report.hop] = report.seconds + total.get(report.hop, 0.0)
+                tasks[report.hop] = 1 + tasks.get(report.hop, 0)
+            for partition, spent in report.busy.items():
+                busy[partition] = busy.get(partition, 0.0) + spent
         return cls(
             steps,
             tuple(report.calls for report in reports if report.calls is not None),
             tuple(counted for report in reports for counted in report.census.items()),
             *(slowest, total),
             sum((report.cache for report in reports if report.cache is not None), CacheCounts()),
+            dict(sorted(busy.items())),
+            max(tasks.values(), default=0),
         )
 
     def seconds(self) -> tuple[float, ...]:

@@ -22,6 +22,7 @@ from weft.runtime.loop.batch.executed_batch import ExecutedBatch, StreamProgress
 from weft.runtime.loop.batch.task_reports import TaskReports
 from weft.runtime.loop.config import MACHINE, RunConfig
 from weft.runtime.loop.executor import Executor, NoRoomError, spread
+from weft.runtime.loop.scaling import TaskScaling
 from weft.runtime.output.merge_task import Merge
 from weft.runtime.output.ordered_results import OrderedResults, UnorderedBatch, order_results
 from weft.runtime.output.query_sinks import QueryOutput, QuerySinks
@@ -68,6 +69,7 @@ class TaskRunner:
     log: Checkpoint
     executor: Executor
     sinks: QuerySinks
+    scaling: TaskScaling
     identity: str = ""
     stopping: bool = False
     _setup: Setup | None = field(default=None, init=False)  # the one that the executor was started with last
@@ -184,7 +186,7 @@ class TaskRunner:
             if (sink := output.parts if requests[name].ordering is None else output.in_order) is not None
         }
         in_memory = isinstance(self.log.storage, Memory)
-        return Job(
+        job = Job(
             self._started(),
             batch.plan,
             batch.before,
@@ -198,6 +200,9 @@ class TaskRunner:
             self.executor.stays,
             self.config.durability == MACHINE,
         )
+        if batch.plan.batch_order is None:
+            return job
+        return replace(job, owners=self.scaling.owners(job.partitions, job.tasks))
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,9 @@ class WaitPoints:
         self._intake = intake
         self._waiting: list[WaitPoint] = []
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def add(self) -> WaitPoint:
         """A new wait point for the input that is there now."""
         point = WaitPoint()

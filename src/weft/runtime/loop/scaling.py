@@ -1,0 +1,159 @@
+"""How many tasks there are, and which partitions each of them has: between two batches, and in the plan of the next.
+
+Guarantees: what is asked for by hand and what a policy decides go the same way: the plan of a batch says how many tasks
+are wanted from then on and why, before the executor is told; every change is in ``changes``. The loop asks the policy,
+and follows it; it does not decide itself. What a batch gives does not depend on any of it, so that a batch that is run
+again, by this session or another one, may have other tasks.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from weft.runtime.log.values import BatchPlan
+from weft.runtime.loop.executor import Executor
+from weft.runtime.model.assignment import Assignment, balanced_owners
+from weft.runtime.observe.metrics import BatchMetrics
+from weft.runtime.observe.plan_changes import PlanChange
+
+__all__ = ["FixedScale", "Scaler", "Scaling", "TaskLoad", "TaskScaling"]
+
+_LOG = logging.getLogger("weft")
+
+ASKED = "asked for"  # the cause of a change by hand
+RECENT = 0.3  # the part that the last batch has in the load of partitions that is remembered
+KEPT = 200  # so many changes are remembered
+LOOKS = 1.0  # seconds between two looks how much room there is
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLoad:
+    """What is known between two batches: ``last`` is the last batch.
+
+    There are so many ``tasks``, so many are ``wanted``, and there is ``room`` for so many. ``load`` is what partitions
+    had to do lately, in seconds a batch, and ``owners`` are their tasks. ``now`` is in seconds of a steady clock.
+    """
+
+    now: float
+    tasks: int
+    wanted: int
+    room: int
+    last: BatchMetrics | None = None
+    load: Mapping[int, float] | None = None
+    owners: tuple[int, ...] = ()
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are."""
+        return len(self.owners)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """A change: ``way`` is how, ``tasks`` how many there are then, and ``cause`` and ``reason`` say why.
+
+    With ``owners``, partitions get these tasks; without, they are shared out by their load if there are other tasks.
+    """
+
+    way: str
+    tasks: int
+    cause: str
+    reason: str
+    owners: tuple[int, ...] = ()
+
+
+class Scaler(Protocol):
+    """Decides how many tasks there are."""
+
+    def next_scaling(self, seen: TaskLoad) -> Scaling | None:
+        """What changes with the next batch; None if nothing does."""
+
+
+class FixedScale:
+    """Nothing changes but by hand."""
+
+    def next_scaling(self, seen: TaskLoad) -> Scaling | None:  # noqa: ARG002
+        """No change."""
+        return None
+
+
+class TaskScaling:
+    """Keeps the tasks of an executor and the assignment of partitions to them."""
+
+    def __init__(self, executor: Executor, scaler: Scaler) -> None:
+        self.changes: tuple[PlanChange, ...] = ()
+        self._executor, self._scaler = executor, scaler
+        self._wanted = 0  # tasks; 0 before any change
+        self._load: dict[int, float] = {}
+        self._assignment: Assignment | None = None
+        self._asked: int | None = None
+        self._asking = threading.Lock()
+        self._room, self._looked = 0, -LOOKS
+
+    @property
+    def wanted(self) -> int:
+        """How many tasks there are to be; there may be fewer while there is no room for more."""
+        return self._wanted or self._executor.tasks
+
+    def ask(self, tasks: int) -> None:
+        """Have so many tasks from the next batch on; of several requests before a batch, the last one counts."""
+        with self._asking:
+            self._asked = tasks
+
+    def planned(self, plan: BatchPlan, last: BatchMetrics | None, partitions: int) -> BatchPlan:
+        """The plan of the next batch, with the change that it begins with, if there is one."""
+        scaling = self._by_hand() or self._scaler.next_scaling(self._seen(last, partitions))
+        if scaling is None:
+            return plan
+        before = self.wanted
+        if scaling.tasks != before:
+            self._wanted = self._executor.scale(scaling.tasks)
+        if scaling.owners:
+            self._assignment = Assignment(scaling.tasks, scaling.owners)
+        reason = scaling.reason
+        if self.wanted < scaling.tasks:
+            reason = f"{reason}; there is room for {self.wanted}"
+        what = f"{before} → {self.wanted} tasks" if self.wanted != before else f"{before} tasks"
+        change = PlanChange(plan.number, scaling.way, scaling.cause, reason, what)
+        self.changes = (*self.changes[1 - KEPT :], change)
+        _LOG.info("the tasks change: %s", change)
+        return replace(plan, tasks=self.wanted, scaling=f"{scaling.way}: {reason}")
+
+    def _by_hand(self) -> Scaling | None:
+        with self._asking:
+            tasks, self._asked = self._asked, None
+        if tasks is None or tasks == self.wanted:
+            return None
+        way = "scaled up" if tasks > self.wanted else "scaled down"
+        return Scaling(way, tasks, ASKED, f"{tasks} tasks were asked for")
+
+    def _seen(self, last: BatchMetrics | None, partitions: int) -> TaskLoad:
+        now, tasks = time.monotonic(), self._executor.tasks
+        if isinstance(self._scaler, FixedScale):
+            return TaskLoad(now, tasks, self.wanted, tasks)
+        if now >= self._looked + LOOKS:
+            self._looked, self._room = now, self._executor.room
+        owners = self.owners(partitions, tasks)
+        return TaskLoad(now, tasks, self.wanted, self._room, last, self._load, owners)
+
+    def owners(self, partitions: int, tasks: int) -> tuple[int, ...]:
+        """The task of each partition, where there are so many; as in the last batch, if that is possible."""
+        known = self._assignment
+        if known is None or known.tasks != tasks or len(known.owners) != partitions:
+            self._assignment = known = Assignment(tasks, balanced_owners(partitions, tasks, self._load))
+        return known.owners
+
+    def measured(self, metrics: BatchMetrics) -> None:
+        """Learn what the partitions had to do in a batch."""
+        if metrics.busy.keys() != self._load.keys():
+            self._load = dict(metrics.busy)
+            return
+        self._load = {
+            partition: (1 - RECENT) * spent + RECENT * metrics.busy[partition]
+            for partition, spent in self._load.items()
+        }
