@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product as combinations
 from pathlib import Path
 from random import Random
@@ -16,6 +19,7 @@ from weft.bucket.bucket import build
 from weft.bucket.index import by_hash
 from weft.kernels.probe.equality import equal_ranges, in_order
 from weft.kernels.probe.factors import Factor, FactorisedMatches, RangeColumn
+from weft.kernels.probe.occurrences import occurrences
 from weft.kernels.probe.ranges import Window
 
 Tuples = list[tuple[int, int]]  # (key, time)
@@ -39,25 +43,33 @@ def _factor(
         batch = pa.RecordBatch.from_pydict(made)
         bucket = build(batch, layout=by_hash("t") if permuted else order, indexes=(order,), event_time="t")
         ranges = equal_ranges(keys, bucket, order, bounds)
-        columns.append(RangeColumn.of(ranges, len(probes), bucket.times))
+        columns.append(RangeColumn.of(ranges, len(probes), bucket))
     return Factor(tuple(columns), window)
 
 
-def _expected(
+def _matches(
     probe: tuple[int, int], own: int | None, stores: list[Tuples], windows: list[int | None]
-) -> int:
-    count = 0
-    for partners in combinations(*([row for row in rows if row[0] == probe[0]] for rows in stores)):
-        newest = max(probe[1], *(time for _, time in partners))
-        aged = zip((probe, *partners), (own, *windows), strict=True)
-        count += all(window is None or newest - row[1] <= window for row, window in aged)
-    return count
+) -> Iterator[tuple[int, ...]]:
+    """The matches of one tuple, by definition: the numbers of its partners in every store."""
+    numbered = [[(n, row) for n, row in enumerate(rows) if row[0] == probe[0]] for rows in stores]
+    for partners in combinations(*numbered):
+        rows = [row for _, row in partners]
+        newest = max(probe[1], *(time for _, time in rows))
+        aged = zip((probe, *rows), (own, *windows), strict=True)
+        if all(window is None or newest - row[1] <= window for row, window in aged):
+            yield tuple(n for n, _ in partners)
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_counts_of_factors_are_those_of_all_combinations(seed: int) -> None:
-    """A star join that is only counted would count matches outside of their windows, or some twice."""
-    rng = Random(seed)
+@dataclass(frozen=True)
+class _Drawn:
+    """Random matches as ranges, and by definition: for every tuple, the numbers of its partners."""
+
+    matches: FactorisedMatches
+    expected: list[list[tuple[int, ...]]]
+    stores: list[Tuples]
+
+
+def _draw(rng: Random) -> _Drawn:
     probes, inputs = _drawn(rng, 12, 3), rng.randrange(1, 4)
     own, *windows = (rng.choice((None, 0, 2, 5, 9)) for _ in range(1 + inputs))
     stores = [[_drawn(rng, rng.randrange(1, 9), 3) for _ in range(rng.randrange(3))] for _ in windows]
@@ -65,13 +77,37 @@ def test_counts_of_factors_are_those_of_all_combinations(seed: int) -> None:
         _factor(probes, runs, own, window, rng.random() < 0.5)
         for runs, window in zip(stores, windows, strict=True)
     )
-    times = np.array([time for _, time in probes], np.int64)
-    matches = FactorisedMatches(len(probes), times, factors)
+    matches = FactorisedMatches(len(probes), np.array([time for _, time in probes], np.int64), factors)
     rows = [[row for run in runs for row in run] for runs in stores]
-    expected = [_expected(probe, own, rows, windows) for probe in probes]
-    assert matches.counts().tolist() == expected
-    portions = list(matches.products(portion=rng.choice((1, 3, 100))))
+    return _Drawn(matches, [list(_matches(probe, own, rows, windows)) for probe in probes], rows)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_counts_of_factors_are_those_of_all_combinations(seed: int) -> None:
+    """A star join that is only counted would count matches outside of their windows, or some twice."""
+    rng = Random(seed)
+    drawn = _draw(rng)
+    expected = list(map(len, drawn.expected))
+    assert drawn.matches.counts().tolist() == expected
+    portions = list(drawn.matches.products(portion=rng.choice((1, 3, 100))))
     assert sum(int(one.multiplicities().sum()) for one in portions) == sum(expected)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_tuple_occurs_in_as_many_matches_as_there_are_with_it(seed: int) -> None:
+    """A sum over a join that is never made would weigh values with numbers that are not theirs."""
+    drawn = _draw(Random(seed))
+    found = occurrences(drawn.matches)
+    assert found.probe.tolist() == list(map(len, drawn.expected))
+    for number, (rows, columns) in enumerate(zip(drawn.stores, found.stored, strict=True)):
+        runs = [column.run for column in drawn.matches.factors[number].columns]
+        seen = Counter(rows[match[number]] for matches in drawn.expected for match in matches)
+        weighed = Counter[tuple[int, int]]()
+        for run, counts in zip(runs, columns, strict=True):
+            keys, times = (run.batch.column(name).to_pylist() for name in "kt")
+            for key, time, count in zip(keys, times, counts.tolist(), strict=True):
+                weighed[key, time] += count
+        assert +weighed == seen
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -20,32 +20,40 @@ from typing import Any
 
 import numpy as np
 
+from weft.bucket.bucket import Bucket
 from weft.bucket.compiled import Ints, Longs, compiled, frozen, inner
 from weft.bucket.memory import fresh, take, zeros
 from weft.errors import StateError
 from weft.kernels.probe.ranges import NO_INTS, NO_LONGS, PORTION, Ranges, expand
 
-__all__ = ["EntryRanges", "Factor", "FactorisedMatches", "NewestPartner", "Product", "RangeColumn"]
+__all__ = ["EntryRanges", "Factor", "FactorisedMatches", "NewestPartner", "Product", "RangeColumn", "add_at"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RangeColumn:
-    """For every tuple, the entries of one run's index that it matches: from ``start`` up to ``stop``, none if equal.
+    """For every tuple, the entries of the index of ``run`` that it matches: ``start`` up to ``stop``, none if equal.
 
-    ``times`` are the event times of the run's rows, in the order of which the entries of one tuple are.
+    The entries of one tuple are in the order of their rows' event times.
     """
 
     start: Ints
     stop: Ints
     permutation: Ints | None  # of the index; None where entries are rows
-    times: Longs | None
+    run: Bucket
 
     @classmethod
-    def of(cls, ranges: Ranges, tuples: int, times: Longs | None) -> RangeColumn:
+    def of(cls, ranges: Ranges, tuples: int, run: Bucket) -> RangeColumn:
         """A column of ranges, of which each tuple has at most one."""
         start, stop = zeros(tuples, np.int32), zeros(tuples, np.int32)
         start[ranges.probe], stop[ranges.probe] = ranges.start, ranges.stop
-        return cls(frozen(start), frozen(stop), ranges.permutation, times)
+        return cls(frozen(start), frozen(stop), ranges.permutation, run)
+
+    @property
+    def times(self) -> Longs:
+        """The event times of the run's rows; an error if it has none."""
+        if self.run.times is None:
+            raise StateError("a window needs the times of the stored rows")
+        return self.run.times
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,11 +107,11 @@ class Product:
     partner: NewestPartner | None
     spans: tuple[tuple[EntryRanges, ...], ...]
 
-    def multiplicities(self) -> Longs:
-        """How many matches each row of the product stands for."""
+    def multiplicities(self, without: int | None = None) -> Longs:
+        """How many matches each row of the product stands for, or would if the factor ``without`` had one entry."""
         counts: Longs = np.ones(self.tuples, np.int64)
         for number, factor in enumerate(self.spans):
-            if self.partner is not None and number == self.partner.factor:
+            if number == without or (self.partner is not None and number == self.partner.factor):
                 continue
             lengths: Longs = zeros(self.tuples, np.int64)
             for one in factor:
@@ -147,7 +155,7 @@ class FactorisedMatches:
             if product.probe is None:
                 total += found
             else:
-                _add_at(total, product.probe, found)
+                add_at(total, product.probe, found)
         return total
 
     def products(self, portion: int = PORTION) -> Iterator[Product]:
@@ -182,7 +190,7 @@ class FactorisedMatches:
             return
         newer = Ranges(rows, take(first, rows), take(column.stop, rows), column.permutation)
         for probe, stored in expand(newer, portion):
-            newest = take(_times_of(column), stored)
+            newest = take(column.times, stored)
             spans = tuple(
                 () if other == number else self._spans(factor, frozen(probe), newest, other < number)
                 for other, factor in enumerate(self.factors)
@@ -197,23 +205,17 @@ class FactorisedMatches:
         for one in factor.columns:
             start, stop = fresh(probe.size, np.int32), fresh(probe.size, np.int32)
             permutation = NO_INTS if one.permutation is None else one.permutation
-            arrays = one.start, one.stop, _times_of(one), permutation
+            arrays = one.start, one.stop, one.times, permutation
             _narrow(probe, low, high, *arrays, start, stop)
             found.append(EntryRanges(start, stop))
         return tuple(found)
-
-
-def _times_of(column: RangeColumn) -> Longs:
-    if column.times is None:
-        raise StateError("a window needs the times of the stored rows")
-    return column.times
 
 
 def _cut(column: RangeColumn, times: Longs) -> Ints:
     """Where the entries end, in each tuple's range, that are not newer than the tuple."""
     stop = fresh(times.size, np.int32)
     permutation = NO_INTS if column.permutation is None else column.permutation
-    _narrow_all(times, column.start, column.stop, _times_of(column), permutation, stop)
+    _narrow_all(times, column.start, column.stop, column.times, permutation, stop)
     return frozen(stop)
 
 
@@ -266,6 +268,7 @@ def _narrow(
 
 
 @compiled
-def _add_at(total: Longs, places: Ints, values: Longs) -> None:
+def add_at(total: Longs, places: Ints, values: Longs) -> None:
+    """Add each value at its place, where places may repeat."""
     for i in range(places.size):
         total[places[i]] += values[i]

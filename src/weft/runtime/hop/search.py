@@ -298,4 +298,4 @@ def _factor(search: Search, runs: Sequence[Bucket]) -> Factor | None:
 def _columns(search: Search, runs: Sequence[Bucket]) -> Iterator[RangeColumn | None]:
     for run in runs:
         ranges = search.ranges(run)
-        yield None if ranges is None else RangeColumn.of(ranges, search.batch.num_rows, run.times)
+        yield None if ranges is None else RangeColumn.of(ranges, search.batch.num_rows, run)
