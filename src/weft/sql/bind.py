@@ -173,11 +173,8 @@ class _Binding:
             raise statement.source.error(
                 statement.source.whole, "the query selects nothing", "SELECT * gives all"
             )
-        outputs = (
-            bind_outputs(statement.items, scope, plain=around is not None or self.nesting > 0)
-            if selects
-            else ()
-        )
+        plain = statement.plain or around is not None or self.nesting > 0
+        outputs = bind_outputs(statement.items, scope, plain=plain) if selects else ()
         conditions = (*bound.conditions, *where)
         check_terms(statement, (*conditions, *(o.expr for o in outputs)), self.limits)
         if bound.tree is None:

@@ -75,7 +75,7 @@ class Builder:
         return replace(self, relations=(*self.relations, read))
 
     def union_all(self, other: Builder) -> Builder:
-        """The rows of this query and those of another, with as many columns of the same types; for `from_` alone."""
+        """The rows of this query and those of another, with as many columns of the same types."""
         return replace(self, more=(*self.more, other))
 
     def where(self, *conditions: str) -> Builder:
@@ -133,13 +133,11 @@ def parse_statement(text: str | Builder, limits: Limits = DEFAULT_LIMITS) -> Sta
     """The statement that SQL makes, or the calls of a builder; none of its names has been looked up yet."""
     if not isinstance(text, Builder):
         return read_statement(text, limits)
-    if text.more:
-        raise QueryError("UNION ALL is there for inputs", hint='select("u.*").from_(…, alias="u")')
     if not text.items:
         raise QueryError("the query selects nothing", hint='select("*") gives all')
     if not text.relations:
         raise QueryError("the query reads no stream", hint="call from_")
-    return text.statement
+    return Statement.united(_branches(text)) if text.more else text.statement
 
 
 def _fragment(call: str, text: str) -> Piece:

@@ -1,8 +1,7 @@
 """Turns the expressions of a syntax tree into typed ones.
 
 Guarantees: a node is understood in full or refused; an error points at the innermost node it is about. Nesting
-has a limit, and so has the size of an operand that its operator repeats (BETWEEN, CASE x WHEN). A constant that Weft
-cannot hold exactly is an error, never a rounded value; months and years are no intervals.
+has a limit, and so has the size of an operand that its operator repeats (BETWEEN, CASE x WHEN).
 """
 
 from __future__ import annotations
@@ -10,128 +9,28 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any
 
 from sqlglot import TokenType, exp
 
 from weft.errors import CatalogError, QueryError, SqlError
-from weft.logical.expr.conversion import NULL, cast, literal
-from weft.logical.expr.expression import BOOLEAN, Expr, Literal, conjuncts, count_terms, to_sql
+from weft.logical.expr.conversion import NULL, cast
+from weft.logical.expr.expression import BOOLEAN, Expr, conjuncts, count_terms, to_sql
 from weft.logical.expr.functions import call, named_functions
+from weft.logical.expr.nulls import compared_rows
 from weft.logical.query.join_tree import PRESENT
-from weft.logical.schema import DataType
-from weft.logical.times import parse_interval
 from weft.sql.parse import parse_fragment
 from weft.sql.reject import refuse_arguments, unknown_function, unsupported
 from weft.sql.scope import Scope, SubSelects
 from weft.sql.source import Piece, SqlText, bare_node, operands_of
 from weft.sql.statement import Statement
+from weft.sql.values.constants import interval, literal_of, type_of
 
 __all__ = [
     "bind_conditions",
     "bind_expression",
-    "interval",
     "is_function_name",
-    "literal_of",
-    "type_of",
 ]
-
-
-_TYPES = {
-    exp.DType.TINYINT: "byte",
-    exp.DType.SMALLINT: "short",
-    exp.DType.INT: "int",
-    exp.DType.BIGINT: "long",
-    exp.DType.FLOAT: "float",
-    exp.DType.DOUBLE: "double",
-    exp.DType.BOOLEAN: "boolean",
-    exp.DType.TEXT: "string",
-    exp.DType.BINARY: "binary",
-    exp.DType.DATE: "date",
-    exp.DType.TIMESTAMP: "timestamp",
-    exp.DType.TIMESTAMPTZ: "timestamp",
-    exp.DType.TIMESTAMPLTZ: "timestamp",
-}
-_LONGEST_INTEGER = 19
-_MONTHS = (
-    "with n months, of which a year has 12 (negative ones to subtract), write add_months(x, n) of a date, and "
-    "add_months(x, n) + (x - CAST(x AS DATE)) of a timestamp"
-)
-
-
-def literal_of(node: exp.Literal | exp.Boolean | exp.Null, sign: str = "") -> Literal:
-    """The constant that a node stands for."""
-    if isinstance(node, exp.Null):
-        return literal(None)
-    if isinstance(node, exp.Boolean):
-        return literal(bool(node.this))
-    return literal(node.name) if node.is_string else _number(sign + node.name)
-
-
-def _number(text: str) -> Literal:
-    digits = text.lstrip("-0")
-    if digits.isdigit() and len(digits) > _LONGEST_INTEGER:
-        raise QueryError(f"{text[:40]} does not fit in 64 bits")
-    try:
-        value = int(text) if text.lstrip("-").isdigit() else float(text)
-    except ValueError:
-        raise QueryError(f"cannot read the number {text[:40]}") from None
-    if isinstance(value, float) and _is_rounded(text, value):
-        raise QueryError(
-            f"{text[:40]} has more digits than a double, which would be {value!r}",
-            hint="leave out the point, or write CAST('…' AS DECIMAL(38,0))",
-        )
-    return literal(value)
-
-
-def _is_rounded(text: str, value: float) -> bool:
-    """Whether a whole number that is written with a point was rounded to another number."""
-    whole, point, fraction = text.partition(".")
-    if not point or not whole.lstrip("-").isdigit() or fraction.strip("0"):
-        return False
-    return abs(value) != float("inf") and Decimal(whole) != Decimal(value)
-
-
-def interval(node: exp.Interval) -> Literal:
-    """The span of time that INTERVAL '5' SECOND stands for."""
-    amount, unit = node.this, node.args.get("unit")
-    if not isinstance(amount, exp.Literal):
-        raise QueryError("INTERVAL takes a constant", hint="multiply: x * INTERVAL '1' SECOND")
-    if unit is not None and not isinstance(unit, exp.Var):
-        raise QueryError(
-            "an INTERVAL has one unit", hint="add two intervals, or write INTERVAL '1 day 2 hours'"
-        )
-    text = f"{amount.name} {unit.name}" if unit is not None else amount.name
-    if any(word.startswith(("month", "year", "quarter")) for word in text.lower().split()):
-        raise QueryError(f"INTERVAL {text}: months and years differ in length", hint=_MONTHS)
-    return literal(parse_interval(text))
-
-
-def type_of(source: SqlText, node: exp.Cast) -> DataType:
-    """The type that CAST names."""
-    to = node.args["to"]
-    kind = to.this if isinstance(to, exp.DataType) else None
-    if kind in _TYPES:
-        refuse_arguments(source, to, "this", "nested")
-        return DataType(_TYPES[kind])
-    if kind is exp.DType.DECIMAL:
-        refuse_arguments(source, to, "this", "nested", "expressions")
-        return DataType("decimal", *_precision(to))
-    name = source.text_of(source.span(to)) if source.span(to) != source.whole else str(to)
-    raise QueryError(
-        f"there is no type {name}", hint="cast to a type of a stream's columns, as BIGINT or STRING"
-    )
-
-
-def _precision(to: exp.DataType) -> tuple[int, int]:
-    numbers = [param.name for param in to.expressions]
-    if not all(number.isdigit() and len(number) < 3 for number in numbers) or len(numbers) > 2:
-        raise QueryError(
-            f"decimal({', '.join(numbers)}) is not a type", hint="write DECIMAL(precision, scale)"
-        )
-    precision, scale = (*map(int, numbers), 0)[:2] if numbers else (10, 0)
-    return precision, scale
 
 
 _LARGEST = 2_000
@@ -149,6 +48,8 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.Div: "/",
     exp.Mod: "%",
 }
+# What holds where a comparison is FALSE.
+_OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _CHAINS: dict[type[exp.Expr], str] = {exp.And: "and", exp.Or: "or", exp.DPipe: "concat"}
 _SYNONYMS = {
     "ifnull": "coalesce",
@@ -219,6 +120,11 @@ def _condition(piece: Piece, scope: Scope, negated: bool) -> Expr:
     if isinstance(node, exp.In) and node.args.get("query"):
         try:
             return binder.tested("=", node, node.this, node.args["query"], negated)
+        except (QueryError, CatalogError) as error:
+            raise piece.source.blame(node, error) from None
+    if isinstance(node, exp.Binary) and isinstance(node.expression, exp.Any | exp.All):
+        try:
+            return binder.quantified(node, negated)
         except (QueryError, CatalogError) as error:
             raise piece.source.blame(node, error) from None
     expr = binder.bind(piece.node, 0)
@@ -296,8 +202,27 @@ class _Binder:
 
     def binary(self, node: exp.Binary, depth: int) -> Expr:
         refuse_arguments(self.source, node, "this", "expression", "typed", "safe")
-        left, right = self.bind(node.this, depth), self.bind(node.expression, depth)
-        return call(_BINARY[type(node)], left, right)
+        operator, right = _BINARY[type(node)], bare_node(node.expression)
+        if operator in _OPPOSITE and isinstance(right, exp.Any | exp.All):
+            every = isinstance(right, exp.All)
+            values, branches = self.values(node.this, depth), self.branches(right.this)
+            asked = _OPPOSITE[operator] if every else operator
+            found = self.sub_selects(node).compared(asked, values, branches, self.scope)
+            return call("not", found) if every else found
+        if operator in _OPPOSITE and isinstance(right, exp.Tuple):
+            return compared_rows(operator, self.values(node.this, depth), self.values(right, depth))
+        return call(operator, self.bind(node.this, depth), self.bind(node.expression, depth))
+
+    def quantified(self, node: exp.Binary, negated: bool) -> Expr:
+        """A comparison with ANY or ALL rows of a sub-select, as a condition: what it says of NULL does not matter."""
+        operator, every = _BINARY[type(node)], isinstance(node.expression, exp.All)
+        asked = _OPPOSITE[operator] if every else operator
+        return self.tested(asked, node, node.this, node.expression.this, every != negated)
+
+    def null_safe(self, node: exp.Binary, depth: int) -> Expr:
+        refuse_arguments(self.source, node, "this", "expression")
+        sides = self.values(node.this, depth), self.values(node.expression, depth)
+        return compared_rows("<>" if isinstance(node, exp.NullSafeNEQ) else "=", *sides)
 
     def chain(self, node: exp.Binary, depth: int) -> Expr:
         refuse_arguments(self.source, node, "this", "expression", "safe")
@@ -427,6 +352,7 @@ _HANDLERS: dict[type[exp.Expr], _Handler] = {
     **dict.fromkeys(_BINARY, _Binder.binary),
     **dict.fromkeys(_CHAINS, _Binder.chain),
     **dict.fromkeys((exp.Cast, exp.TryCast), _Binder.cast),
+    **dict.fromkeys((exp.NullSafeEQ, exp.NullSafeNEQ), _Binder.null_safe),
     exp.Paren: _Binder.paren,
     exp.Column: _Binder.column,
     exp.Not: _Binder.negation,

@@ -301,7 +301,7 @@ def _check_statement(source: SqlText) -> None:
     if not source.tokens:
         raise source.error(source.whole, "there is no query", "write SELECT … FROM …")
     first = source.tokens[0]
-    if first.token_type not in (TokenType.SELECT, TokenType.WITH):
+    if first.token_type not in (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN):
         word = source.text_of(_at(first))
         raise source.error(
             _at(first), f"a query starts with SELECT, not with {word}", "write SELECT … FROM …"

@@ -49,7 +49,9 @@ _ASOF_HINT = (
 
 def read_statement(text: str, limits: Limits = DEFAULT_LIMITS) -> Statement:
     """The query that a text states."""
-    return _read(text, lambda: parse_select(text, limits), lambda reader, node: reader.select(node))
+    return _read(
+        text, lambda: parse_select(text, limits), lambda reader, node: Statement.united(reader.branches(node))
+    )
 
 
 def read_fragment(text: str) -> Piece:
@@ -127,20 +129,21 @@ class _SelectReader:
         return Piece(node, self.source, selects)
 
     def branches(self, node: exp.Expr, *, reading: bool = True) -> tuple[Statement, ...]:
-        """The SELECTs of a sub-select, between which UNION ALL stands."""
-        pending, found = [node], list[Statement]()
+        """The SELECTs between which UNION ALL stands, or the only one; WITH before them holds for all."""
+        pending, found = [(node, self)], list[Statement]()
         while pending:
-            first = pending.pop()
+            first, reader = pending.pop()
             if isinstance(first, exp.Subquery):
-                refuse_arguments(self.source, first, "this")
-                pending.append(first.this)
+                refuse_arguments(self.source, first, "this", "with_")
+                pending.append((first.this, reader._with(first.args.get("with_"))))
             elif isinstance(first, exp.Union):
                 if first.args.get("distinct"):
                     raise unsupported(self.source, first)
-                refuse_arguments(self.source, first, "this", "expression", "distinct")
-                pending += (first.expression, first.this)
+                refuse_arguments(self.source, first, "this", "expression", "distinct", "with_")
+                inner = reader._with(first.args.get("with_"))
+                pending += ((first.expression, inner), (first.this, inner))
             else:
-                found.append(self.select(first, reading=reading))
+                found.append(reader.select(first, reading=reading))
         return tuple(found)
 
     def _with(self, node: exp.Expr | None) -> _SelectReader:

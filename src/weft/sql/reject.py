@@ -25,7 +25,7 @@ _FLAT = (
 )
 _NO_CLOCK = "the same tuples must always give the same result; compare event times with each other"
 
-_UNION = "UNION ALL, which keeps duplicates, is there for inputs: SELECT u.* FROM (SELECT … UNION ALL SELECT …) AS u"
+_UNION = "UNION ALL keeps duplicates, and is there: SELECT … UNION ALL SELECT …"
 _ORDER = (
     'give the query an order of its results, as in session.query(…, order="event"), or sort them with Spark'
 )
@@ -34,7 +34,7 @@ _NODES: dict[type[exp.Expr], tuple[str, str | None]] = {
     exp.Subquery: ("a sub-select", _FLAT),
     exp.Query: ("a sub-select", _FLAT),
     exp.Exists: ("EXISTS with a sub-select", _FLAT),
-    exp.SubqueryPredicate: ("a comparison with ANY or ALL", None),
+    exp.SubqueryPredicate: ("ANY or ALL here", "write it right after a comparison, as in x > ALL (SELECT …)"),
     exp.Union: ("UNION", _UNION),
     exp.Except: (
         "EXCEPT",
@@ -64,8 +64,6 @@ _NODES: dict[type[exp.Expr], tuple[str, str | None]] = {
     exp.ILike: ("ILIKE", "write lower(x) LIKE lower(y)"),
     exp.RegexpLike: ("RLIKE", "LIKE, contains, startswith and endswith are there"),
     exp.Escape: ("ESCAPE", "a backslash escapes % and _: write x LIKE '10\\%'"),
-    exp.NullSafeEQ: ("a NULL-safe comparison", "write coalesce(x = y, x IS NULL AND y IS NULL)"),
-    exp.NullSafeNEQ: ("IS DISTINCT FROM", "write NOT coalesce(x = y, x IS NULL AND y IS NULL)"),
     exp.IntDiv: ("DIV", "of whole numbers, write CAST(CAST(x - x % y AS DECIMAL(20, 0)) / y AS BIGINT)"),
     exp.Extract: (
         "EXTRACT",

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sqlglot import exp
+
 from weft.errors import SqlError
 from weft.logical.query.window import UNBOUNDED, Window
 from weft.sql.source import Piece, Span, SqlText
@@ -118,7 +120,7 @@ class Statement:
 
     A sub-select that reads nothing has no relations.
     ``cross`` says that its author accepts a cross product of the whole; if it does not, an error about one says what
-    the author has to do to accept it (``crossing``).
+    the author has to do to accept it (``crossing``). If it is ``plain``, ``*`` gives columns under their own names.
     """
 
     items: tuple[Item, ...]
@@ -127,6 +129,19 @@ class Statement:
     source: SqlText
     cross: bool = False
     crossing: str = CROSS_JOIN
+    plain: bool = False
+
+    @classmethod
+    def united(cls, branches: tuple[Statement, ...]) -> Statement:
+        """The rows of several SELECTs, between which UNION ALL stands, as one that reads them all."""
+        (first, *more) = branches
+        if not more:
+            return first
+        place = Name("united", first.source, first.source.whole)
+        everything = Item(Piece(exp.Star(), first.source))
+        cross, crossing = any(one.cross for one in branches), first.crossing
+        relation = SelectRef(branches, place, place)
+        return cls((everything,), (relation,), (), first.source, cross, crossing, plain=True)
 
     @property
     def is_outer(self) -> bool:

@@ -15,13 +15,6 @@ import weft.sql
 
 # Hint: the expression that gets it, and what the hint says to write; over the columns of `test_hints.py`.
 REPLACED: dict[str, tuple[tuple[str, str], ...]] = {
-    "write coalesce(x = y, x IS NULL AND y IS NULL)": (
-        ("x <=> y", "coalesce(x = y, x IS NULL AND y IS NULL)"),
-        ("x IS NOT DISTINCT FROM y", "coalesce(x = y, x IS NULL AND y IS NULL)"),
-    ),
-    "write NOT coalesce(x = y, x IS NULL AND y IS NULL)": (
-        ("x IS DISTINCT FROM y", "NOT coalesce(x = y, x IS NULL AND y IS NULL)"),
-    ),
     "write coalesce({}, {})": (
         ("b IS TRUE", "coalesce(b, FALSE)"),
         ("b IS NOT TRUE", "coalesce(NOT b, TRUE)"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.sql.samples import CATALOG
 
-from weft.errors import QueryError, SqlError
+from weft.errors import SqlError
 from weft.logical.query.horizon import retention
 from weft.logical.schema import Schema, Stream
 from weft.sql.bind import bind, input_order, parse_query
@@ -173,8 +173,7 @@ def test_builder() -> None:
     joined = select("c.x").from_("c").join(both, alias="u", using="k", kind="left")
     again = "SELECT c.x FROM c LEFT JOIN (SELECT k FROM a UNION ALL SELECT k FROM b) AS u USING (k)"
     assert joined.build(STREAMS) == parse_query(again, STREAMS)
-    with pytest.raises(QueryError, match="UNION ALL is there for inputs"):
-        both.build(STREAMS)
+    assert both.build(STREAMS) == parse_query("SELECT k FROM a UNION ALL (SELECT k FROM b)", STREAMS)
 
 
 def test_deep_and_wide() -> None:
@@ -232,7 +231,6 @@ def test_no_order_of_inputs() -> None:
             None,
             "SEMI",
         ),
-        ("SELECT k FROM a UNION ALL SELECT k FROM b", "UNION is not supported", None, "SELECT u.* FROM ("),
         (
             "SELECT v.k FROM (SELECT k FROM a [RANGE 1 MINUTE]) v",
             "the window of a says nothing here: it is the only input of the sub-select",

@@ -1,18 +1,23 @@
-"""What an expression can be where some inputs have no tuple, and all their columns are NULL.
+"""What an expression can be where columns are NULL, and comparisons in which NULL is a value.
 
-Guarantees: `rejects_null` says yes only where the expression cannot be true then, whatever the other columns are; where
-it does not know, it says no.
+Guarantees: `rejects_null` says yes only where the expression cannot be true if some inputs have no tuple, whatever the
+other columns are; where it does not know, it says no. `is_same` and `compared_rows` are TRUE or FALSE, never NULL;
+where their sides are of two inputs, one of their terms is an equality of values, so that they join by a key.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import date, datetime
 from itertools import product
 
+from weft.errors import QueryError
+from weft.logical.expr.conversion import NULL, coerce, common_type, literal
 from weft.logical.expr.expression import BOOLEAN, Call, Column, Expr, Literal
+from weft.logical.expr.functions import call
 
-__all__ = ["is_null_without", "rejects_null"]
+__all__ = ["compared_rows", "is_null_without", "is_same", "rejects_null"]
 
 # What an expression can be: true, false or NULL if it is a condition, else NULL or a value, which stands for the rest.
 Outcomes = frozenset[str]
@@ -112,3 +117,44 @@ def _first(expr: Call, args: Sequence[Outcomes]) -> Outcomes:
     if all(arg == _NULL for arg in args):
         return _NULL
     return _any(expr) if all("null" in arg for arg in args) else _any(expr) - _NULL
+
+
+# By type: a value that stands for NULL in the key of a comparison. Where it occurs itself, more pairs are compared.
+_STAND_INS: dict[str, Literal] = {
+    **dict.fromkeys(("byte", "short", "int", "long", "float", "double", "decimal"), literal(-1)),
+    "string": literal("\N{SYMBOL FOR NULL}"),
+    "date": literal(date(1, 1, 1)),
+    "timestamp": literal(datetime(1, 1, 1)),  # noqa: DTZ001: constants are in UTC
+}
+
+
+def is_same(left: Expr, right: Expr) -> Expr:
+    """`left IS NOT DISTINCT FROM right`: whether both are equal, or both NULL."""
+    if NULL in (left.type, right.type):
+        return call("and", *(call("is null", side) for side in (left, right) if side.type != NULL))
+    equal = call("=", left, right)
+    missing = call("and", call("is null", left), call("is null", right))
+    same = call("coalesce", equal, missing)
+    type_ = common_type(left, right)
+    if type_ is None or type_.name not in _STAND_INS:
+        return same
+    stand_in = _STAND_INS[type_.name]
+    return call(
+        "and", call("=", *(call("coalesce", coerce(s, type_), stand_in) for s in (left, right))), same
+    )
+
+
+def compared_rows(operator: str, left: Sequence[Expr], right: Sequence[Expr]) -> Expr:
+    """A comparison of two rows, written as lists in parentheses: as in Spark, NULL is equal to NULL inside of them."""
+    if len(left) != len(right):
+        raise QueryError(
+            f"a row of {len(left)} values is compared with one of {len(right)}",
+            hint="list as many values on both sides",
+        )
+    if operator not in ("=", "<>"):
+        raise QueryError(
+            f"rows cannot be compared with {operator}",
+            hint="compare the values one by one, as in a.x < b.x OR a.x = b.x AND a.y < b.y",
+        )
+    same = call("and", *(is_same(one, other) for one, other in zip(left, right, strict=True)))
+    return same if operator == "=" else call("not", same)

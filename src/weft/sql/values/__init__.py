@@ -1,0 +1,1 @@
+"""Values as SQL writes them: constants and types."""
