@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from weft.logical.schema import Stream as Stream
     from weft.optimizer.adaptation import Adaptation as Adaptation
     from weft.optimizer.cost import Weights as Weights
+    from weft.optimizer.single.strategies import JoinProblem as JoinProblem
+    from weft.optimizer.single.strategies import register_strategy as register_strategy
     from weft.optimizer.space import Options as Options
     from weft.ports.punctuation import Punctuations as Punctuations
     from weft.session.planned_query import PlannedQuery as PlannedQuery

@@ -19,4 +19,10 @@ def random_options(seed: int, strategy: str) -> Options:
         hop=rng.choice((0.0, 0.0, 1e-4, 0.1)),
     )
     orders = rng.choice(("greedy", "exhaustive", "auto"))
-    return Options(strategy=strategy, partitions=rng.choice((1, 2, 3)), probe_orders=orders, weights=weights)
+    return Options(
+        strategy=strategy,
+        partitions=rng.choice((1, 2, 3)),
+        probe_orders=orders,
+        weights=weights,
+        reorder=rng.random() < 0.8,
+    )

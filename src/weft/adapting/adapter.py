@@ -37,6 +37,7 @@ from weft.optimizer.adaptation import (
     is_alike,
     judge,
 )
+from weft.optimizer.single.strategies import BUILT_IN
 from weft.optimizer.space import Options
 from weft.plan.workload import WorkloadPlan
 from weft.runtime.loop.adapter import Adopted, Situation, StaticPlan
@@ -175,6 +176,8 @@ class AdaptivePlan:
             return
         self._planned_for, self._horizon, self._cause = statistics, statistics.horizon, ""
         requests = situation.active_queries.requests
+        if {self._options.strategy, *(one.strategy for one in requests.values())} - {None, *BUILT_IN}:
+            return  # a strategy of the user's own is not known where plans are looked for
         given = (plan, requests, statistics, self._options, self._method, situation.samples)
         self._finder.ask(Snapshot(*given, cause or EPOCH))
 

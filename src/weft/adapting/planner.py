@@ -74,24 +74,30 @@ class GroupQuestion:
     queries: Mapping[str, Query]
     statistics: Statistics
     samples: Samples | None
-    budget: float | None
+    options: Options
 
     def groups(self, *, revise: bool, afresh: bool) -> tuple[dict[str, str], bool]:
         """The group of every query, and whether running queries change theirs.
 
         With ``revise``, better groups are looked for, beginning with those there are; with ``afresh``, from nothing.
+        Users who want no sharing have a group for every query, and those who want no groups a single one.
         """
-        overlap = self._overlap()
         stay = self._staying()
+        if not self.options.share or not self.options.group:
+            told = {name: "" if self.options.share else name for name in self.queries}
+            return told, any(told[name] != group for name, group in stay.items())
+        overlap = self._overlap()
         given = (self.queries, stay, overlap, self.statistics)
         if 2 * sum(map(overlap.is_measured, self.queries)) > len(self.queries):
             if revise:
-                revised = revised_groups(*given, budget=self.budget)
+                revised = revised_groups(*given, budget=self.options.budget)
                 if revised is not None:
                     return revised, True
             if afresh:
-                return separate_groups(self.queries, overlap, self.statistics, stay, self.budget), True
-        return assigned_groups(*given, budget=self.budget), False
+                return separate_groups(
+                    self.queries, overlap, self.statistics, stay, self.options.budget
+                ), True
+        return assigned_groups(*given, budget=self.options.budget), False
 
     def has_changed_too_much(self, changes: int) -> bool:
         """Whether more than half of the queries have come or gone, those counted in ``changes`` included."""
@@ -332,7 +338,7 @@ class Planner:
         """As `_planned`, without a second attempt; where ``known`` is None, new queries are planned alone."""
         parts = {name: core_and_closing(one.query) for name, one in sorted(requests.items())}
         queries = {name: core for name, (core, _) in parts.items()}
-        question = GroupQuestion(running.plan, queries, statistics, samples, self._options.budget)
+        question = GroupQuestion(running.plan, queries, statistics, samples, self._options)
         afresh_too = not self._quick and question.has_changed_too_much(running.changes)
         groups, regrouped = question.groups(revise=afresh, afresh=afresh_too)
         probed = {name: one for name, one in requests.items() if _is_walked(parts[name][1])}

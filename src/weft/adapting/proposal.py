@@ -132,7 +132,8 @@ def _over_same_stores(
 ) -> tuple[WorkloadPlan, float] | None:
     """The best plan over the stores there are, and its cost; None if that is the running plan or costs no less."""
     options = snapshot.options
-    if any(request.strategy for request in snapshot.requests.values()) or options.strategy != "auto":
+    chosen = any(request.strategy for request in snapshot.requests.values())
+    if chosen or options.strategy != "auto" or not options.reorder:
         return None  # users have chosen the probe orders
     plan = reordered(running, snapshot.statistics, options)
     if is_alike(plan, running):

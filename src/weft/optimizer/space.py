@@ -41,6 +41,10 @@ class Options:
     ``tasks`` at once. All queries together may store ``budget`` tuples. ``weights`` are what a unit of each kind of
     work costs. ``scatter_heavy`` says whether heavy values of keys may be scattered, ``planning_seconds`` how long
     better plans are looked for, and ``most_inputs`` how many inputs a query may join.
+
+    What is done to save work can be switched off, to see what it is worth: without ``share`` every query has stores and
+    probes of its own, without ``group`` all queries share what they can whatever their filters have in common, and
+    without ``reorder`` stores are probed in the order of their inputs' names, as far as conditions lead there.
     """
 
     strategy: str = "auto"
@@ -54,6 +58,9 @@ class Options:
         None  # time to look for better plans; None: 5, or 60 for the best plan there is
     )
     most_inputs: int = 32  # the most inputs that a query may join
+    share: bool = True  # whether queries have stores and probes in common
+    group: bool = True  # whether queries that lose by sharing are kept apart
+    reorder: bool = True  # whether probe orders are chosen by cost
 
     def __post_init__(self) -> None:
         check_fields(self, ConfigError)

@@ -75,7 +75,7 @@ class PlanningTask:
             name: mine
             for name in queries
             for mine in (own.get(name, options),)
-            if mine.strategy != "auto" or mine.probe_orders != "auto" or mine.budget != options.budget
+            if _is_decided(mine) or mine.budget != options.budget
         }
         self.options = {name: self._decided.get(name, free) for name in queries}
         for name, query in queries.items():
@@ -288,3 +288,8 @@ def _is_linked(query: Query, known: set[str], alias: str) -> bool:
         return True
     edges = (aliases(expr) for expr in (*query.predicates, *query.residuals))
     return any(alias in edge and edge & known and edge <= known | {alias} for edge in edges)
+
+
+def _is_decided(options: Options) -> bool:
+    """Whether the user says how the plan of a query is found, which joint plans then leave as it is."""
+    return options.strategy != "auto" or options.probe_orders != "auto" or not options.reorder

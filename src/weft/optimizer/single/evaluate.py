@@ -16,7 +16,16 @@ from itertools import product
 from math import inf
 
 from weft.optimizer.cost import hop_cost, latency, probe_cost, storage_cost, store_cost
-from weft.optimizer.single.probe_order import Choices, Frontier, Order, Route, greedy_route, routes, visit
+from weft.optimizer.single.probe_order import (
+    Choices,
+    Frontier,
+    Order,
+    Route,
+    greedy_route,
+    named_route,
+    routes,
+    visit,
+)
 from weft.optimizer.space import Space, Tree
 from weft.plan.join_plan import Cost, StepCost, StoreCost
 from weft.plan.schedule import LOCAL, ProbePlace, Spread, start, store_edge
@@ -214,6 +223,8 @@ def climb(
     home = next(store for store in operator if store >> i & 1)
     others = [store for store in operator if store != home]
     mode = space.options.probe_orders
+    if not space.options.reorder and all(len(layouts[store]) == 1 for store in others):
+        return [named_route(space, i, home, route, others, layouts, complete) for route in frontier]
     if not exhaustive and (mode == "greedy" or (mode == "auto" and len(operator) > EXHAUSTIVE_STORES)):
         return [greedy_route(space, i, home, route, others, layouts, complete) for route in frontier]
     return routes(space, i, home, frontier, others, layouts, complete)

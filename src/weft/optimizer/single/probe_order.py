@@ -17,7 +17,17 @@ from typing import NamedTuple
 from weft.optimizer.space import Space
 from weft.plan.schedule import LOCAL, ProbePlace, Spread, step
 
-__all__ = ["Choices", "Frontier", "Order", "Route", "greedy_order", "greedy_route", "routes", "visit"]
+__all__ = [
+    "Choices",
+    "Frontier",
+    "Order",
+    "Route",
+    "greedy_order",
+    "greedy_route",
+    "named_route",
+    "routes",
+    "visit",
+]
 
 Order = tuple[int, ...]
 
@@ -90,6 +100,41 @@ def greedy_route(
         return space.copies(spread, known) * space.load(spread)
 
     order = greedy_order(home, others, lambda known: space.tuples(start, known), sent, space.next_steps)
+    return _along(space, start, home, entry, order, layouts, complete)
+
+
+def named_route(
+    space: Space,
+    start: int,
+    home: int,
+    entry: Route,
+    others: Sequence[int],
+    layouts: Choices,
+    complete: Mapping[int, int],
+) -> Route:
+    """The route through the other stores of an operator by their names, to those first that a condition leads to.
+
+    It is what a join does that chooses no order (`Options.reorder`).
+    """
+    order: Order = ()
+    known, remaining = home, tuple(sorted(others, key=space.names))
+    while remaining:
+        following = space.next_steps(known, remaining)[0]
+        remaining = tuple(store for store in remaining if store != following)
+        order, known = (*order, following), known | following
+    return _along(space, start, home, entry, order, layouts, complete)
+
+
+def _along(
+    space: Space,
+    start: int,
+    home: int,
+    entry: Route,
+    order: Order,
+    layouts: Choices,
+    complete: Mapping[int, int],
+) -> Route:
+    """The route that visits the stores of an operator in an order, each in the first of its layouts."""
     known, cost, place = home, entry.cost, entry.place
     for store in order:
         work, place, _, _ = visit(space, start, known, store, place, layouts[store][0], complete[store])

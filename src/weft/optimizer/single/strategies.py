@@ -12,12 +12,14 @@ search is branch and bound: a set of layouts is skipped if its lower bound is no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
+from typing import TypeAlias
 
 from weft.errors import ConfigError, PlanError, WeftError, nearest
+from weft.logical.arguments import checked
 from weft.logical.outer.outer import core_and_closing
 from weft.logical.query.query import Query
 from weft.optimizer.closing_layouts import choose_homes
@@ -41,6 +43,7 @@ from weft.optimizer.single.tree import (
     flat,
     greedy_left_deep,
     left_deep,
+    make_tree,
     materialise,
     merge,
 )
@@ -50,7 +53,15 @@ from weft.plan.schedule import Spread
 from weft.stats.estimate import bits
 from weft.stats.statistics import Statistics
 
-__all__ = ["EXHAUSTIVE_INPUTS", "STRATEGIES", "costs_of", "optimise"]
+__all__ = [
+    "BUILT_IN",
+    "EXHAUSTIVE_INPUTS",
+    "STRATEGIES",
+    "JoinProblem",
+    "costs_of",
+    "optimise",
+    "register_strategy",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +182,113 @@ STRATEGIES: dict[str, Callable[[Space], Shape | None]] = {
     **{name: _strategy(heuristic) for name, heuristic in HEURISTICS.items()},
     "exhaustive": _yardstick,
 }
+
+
+# -- Strategies of users (CLASH 8.3) --------------------------------------------------------------------------------
+
+BUILT_IN = tuple(STRATEGIES)
+
+# A tree as users write it: the aliases of inputs, and in brackets those whose join is stored.
+Nested: TypeAlias = "str | Sequence[Nested]"
+
+
+class JoinProblem:
+    """What a strategy of one's own is asked: a query, and what is expected of the joins of some of its inputs.
+
+    ``query`` is the query in its normal form, with ``aliases`` for its inputs, and ``budget`` is how many tuples may be
+    stored, by default twice as many as the inputs have.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self.query, self.aliases, self.budget = space.query, space.query.aliases, space.budget
+
+    def _mask(self, aliases: Iterable[str]) -> int:
+        return self._space.estimator.mask(frozenset(aliases))
+
+    def size(self, *aliases: str) -> float:
+        """How many tuples the join of these inputs has within its windows."""
+        return self._space.size(self._mask(aliases))
+
+    def rate(self, *aliases: str) -> float:
+        """How many tuples a second the join of these inputs gives."""
+        return self._space.estimator.rate(self._mask(aliases))
+
+    def can_store(self, *aliases: str) -> bool:
+        """Whether the join of these inputs may be stored: it is no cross product, and has no table in it."""
+        return self._space.storable(self._mask(aliases))
+
+
+@checked(ConfigError, but=("strategy",))
+def register_strategy(name: str, strategy: Callable[[JoinProblem], Iterable[Nested]]) -> None:
+    """Let a function decide which intermediate results are stored, under a name that sessions and queries can ask for.
+
+    - ``name``: as in ``session.query(…, strategy="mine")``; the strategies of Weft's own keep theirs.
+    - ``strategy``: a function of a `JoinProblem` that gives trees, of which the cheapest is taken. A tree has all
+      aliases: ``("a", "b", "c")`` stores the inputs only, ``(("a", "b"), "c")`` the join of a and b as well. Layouts
+      and probe orders are chosen by cost, as for every other strategy.
+
+    It is known in this process alone, so plans made by it stay as they are until queries come or go.
+    """
+    if name in BUILT_IN or not name.isidentifier():
+        raise ConfigError(
+            f"a strategy cannot be called {name!r}",
+            hint="use letters, digits and underscores, and none of " + ", ".join(BUILT_IN),
+        )
+    if not callable(strategy):
+        raise ConfigError(f"strategy {name} is {strategy!r}", hint="use a function of a weft.JoinProblem")
+    STRATEGIES[name] = lambda space: _best(space, _own_trees(space, name, strategy))
+
+
+def _own_trees(space: Space, name: str, strategy: Callable[[JoinProblem], Iterable[Nested]]) -> list[Tree]:
+    """The trees that a user's strategy gives, each of which must be one."""
+    try:
+        trees = [_own_tree(space, name, nested) for nested in strategy(JoinProblem(space))]
+    except WeftError:
+        raise
+    except Exception as error:
+        raise PlanError(
+            f"strategy {name} fails: {type(error).__name__}: {error}",
+            hint=f"mend it, or plan by another one, as in strategy={BUILT_IN[0]!r}",
+        ) from error
+    if not trees:
+        raise PlanError(f"strategy {name} gives no tree", hint=f"give one, as in {[space.query.aliases]}")
+    return trees
+
+
+def _own_tree(space: Space, name: str, nested: Nested) -> Tree:
+    operators: list[tuple[int, ...]] = []
+
+    def read(part: Nested) -> int:
+        if isinstance(part, str):
+            if part not in space.query.aliases:
+                raise PlanError(
+                    f"strategy {name} names {part!r}, which is no input",
+                    hint=nearest(part, space.query.aliases),
+                )
+            return 1 << space.query.aliases.index(part)
+        masks = tuple(map(read, part))
+        operators.append(masks)
+        return sum(masks)
+
+    named = sorted(_leaves(nested))
+    read(nested)
+    if named != sorted(space.query.aliases):
+        raise PlanError(
+            f"strategy {name} gives the tree {nested!r}, in which not every input is once",
+            hint=f"give trees of {', '.join(space.query.aliases)}",
+        )
+    for masks in operators:
+        if len(masks) < 2 or not (sum(masks) == space.full or space.storable(sum(masks))):
+            raise PlanError(
+                f"strategy {name} stores {', '.join(space.names(sum(masks)))}, which cannot be stored",
+                hint="ask JoinProblem.can_store first",
+            )
+    return make_tree(operators)
+
+
+def _leaves(nested: Nested) -> list[str]:
+    return [nested] if isinstance(nested, str) else [leaf for part in nested for leaf in _leaves(part)]
 
 
 def optimise(

@@ -244,6 +244,9 @@ _OPTIONS: dict[str, Callable[[Node], object]] = {
     "tasks": Node.integer,
     "planning_seconds": Node.figure,
     "most_inputs": Node.integer,
+    "share": Node.flag,
+    "group": Node.flag,
+    "reorder": Node.flag,
 }
 
 
