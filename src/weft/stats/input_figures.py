@@ -14,7 +14,7 @@ from typing import Any
 
 from weft.logical.codec import compact
 
-__all__ = ["REASONS", "InputFigures", "StepFigures", "TupleCounts"]
+__all__ = ["REASONS", "EdgeFigures", "InputFigures", "StepFigures", "TupleCounts"]
 
 
 @compact
@@ -82,6 +82,22 @@ def _of_both(pick: Callable[[int, int], int], some: int | None, other: int | Non
     if some is None or other is None:
         return other if some is None else some
     return pick(some, other)
+
+
+@compact
+@dataclass(frozen=True, slots=True)
+class EdgeFigures:
+    """How many tuples were sent over an edge, and how many bytes their columns have: what communication costs.
+
+    A tuple counts once for every partition that it is sent to, also one of the task that sends it; tuples that are
+    where they are needed already are not sent. Bytes are those of Arrow's columns, before any packing.
+    """
+
+    tuples: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: EdgeFigures) -> EdgeFigures:
+        return EdgeFigures(self.tuples + other.tuples, self.bytes + other.bytes)
 
 
 @compact

@@ -47,10 +47,11 @@ def part_of(graph: PhysicalGraph, name: str, authors: Mapping[str, str]) -> Quer
     ordering = graph.member(name).ordering
     member = Member(name, query, closing=closing, ordering=ordering and ordering.renamed(names))
     own = lower_workload(WorkloadPlan((answer,), tuple(kept)), [member])
-    own_edges = {_key(own, start, visits, {}): edge for edge, (start, visits) in _routes(own, name).items()}
-    edges = {
-        edge: own_edges[_key(graph, names[start], visits, names)] for edge, (start, visits) in routes.items()
-    }
+    own_edges = {_key(own, start, visits, {}): edge for edge, (start, visits) in _ways(own, name).items()}
+    ways = (
+        (edge, _key(graph, names[one], visits, names)) for edge, (one, visits) in _ways(graph, name).items()
+    )
+    edges = {edge: own_edges[key] for edge, key in ways}
     called = {(node.aliases, node.layout): node.name for node in own.stores}
     held = {shared: called[store.aliases, store.layout] for shared, store in stores.items()}
     return QueryPart(_checked_alike(own, graph, edges, names), names, edges, held)
@@ -99,6 +100,21 @@ def _routes(graph: PhysicalGraph, name: str) -> dict[str, tuple[str, tuple[str, 
             visits = (*after.get(rule.edge, ()), rule.store)
             found[rule.edge] = (rule.start, visits)
             after |= dict.fromkeys(rule.outputs, visits)
+    return found
+
+
+def _ways(graph: PhysicalGraph, name: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """As `_routes`, with the edges over which a query's tuples are stored, whose last visit is the store."""
+    found, before = _routes(graph, name), dict[str, str]()
+    answering, sources = _answering(graph, name), {source.name: source.alias for source in graph.sources}
+    for rule in graph.rules:
+        if isinstance(rule, ProbeRule):
+            before |= dict.fromkeys(rule.outputs, rule.edge)
+    for rule in graph.rules:
+        if isinstance(rule, StoreRule) and rule.edge in answering:
+            last = before.get(rule.edge)
+            start, visits = found[last] if last else (sources[graph.edge(rule.edge).source], ())
+            found[rule.edge] = (start, (*visits, rule.store))
     return found
 
 

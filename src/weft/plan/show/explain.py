@@ -29,7 +29,7 @@ from weft.plan.physical.rules import ProbeRule, StoreRule
 from weft.plan.physical.search import describe_searches
 from weft.plan.show.figures import number, table
 from weft.plan.show.observation import Observation, StepSeen
-from weft.stats.input_figures import REASONS
+from weft.stats.input_figures import REASONS, EdgeFigures
 
 __all__ = ["compare", "explain"]
 
@@ -59,6 +59,8 @@ def explain(
         lines += ["Stores", *_store_table(graph, observed), ""]
     if any(isinstance(rule, ProbeRule) for rule in graph.rules):
         lines += ["Probe orders", *_step_table(graph, observed), ""]
+    if observed and observed.edges:
+        lines += ["Communication", *table(_EDGE_HEADS, _edge_rows(graph, observed)), ""]
     if calls:
         lines += ["Functions", *_call_table(calls, observed), ""]
     lines += _closing_lines(graph, observed)
@@ -261,6 +263,23 @@ def _side_by_side(rule: ProbeRule, seen: Observation) -> tuple[str, ...]:
         *(outgoing, _figure(seen.rate(step.matches))),
         *(_figure(each), _figure(step.matches_per_probe), cost),
     )
+
+
+_EDGE_HEADS = ("from", "to", "hop", "edge", "sent", "tuples/s", "bytes/s")
+
+
+def _edge_rows(graph: PhysicalGraph, seen: Observation) -> list[tuple[str, ...]]:
+    """What was sent over every edge, and over all together; tuples that are there already are not sent."""
+    rows = [
+        (
+            *(edge.source, edge.target, str(edge.hop), str(edge)),
+            *(number(sent.tuples), _figure(seen.rate(sent.tuples)), _figure(seen.rate(sent.bytes))),
+        )
+        for edge, sent in ((graph.edge(name), sent) for name, sent in seen.edges.items())
+    ]
+    total = sum(seen.edges.values(), EdgeFigures())
+    figures = (number(total.tuples), _figure(seen.rate(total.tuples)), _figure(seen.rate(total.bytes)))
+    return [*rows, ("all", "", "", "", *figures)]
 
 
 _CALL_HEADS = ("function", "condition", "µs/row", "lets through")

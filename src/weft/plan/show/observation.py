@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from weft.errors import StatisticsError
 from weft.logical.expr.user_functions import FunctionFigures
-from weft.stats.input_figures import InputFigures
+from weft.stats.input_figures import EdgeFigures, InputFigures
 
 __all__ = ["EVENT_TIME", "WALL_CLOCK", "Observation", "StepSeen", "StoreSeen"]
 
@@ -63,6 +63,7 @@ class Observation:
     functions: Mapping[str, FunctionFigures] = field(default_factory=dict)  # users' functions, by name
     selectivities: Mapping[str, float] = field(default_factory=dict)  # of conditions that call them, by text
     backlog: Mapping[str, int] = field(default_factory=dict)
+    edges: Mapping[str, EdgeFigures] = field(default_factory=dict)  # what was sent, by edge
 
     def __post_init__(self) -> None:
         if self.batches < 0 or not self.seconds >= 0:

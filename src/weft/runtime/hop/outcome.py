@@ -21,7 +21,7 @@ from weft.runtime.hop.census import Census
 from weft.runtime.hop.latency import BatchAges, LatencyCounts
 from weft.runtime.hop.limits import TaskLimits
 from weft.runtime.hop.probe_step import Heaviest
-from weft.stats.input_figures import StepFigures
+from weft.stats.input_figures import EdgeFigures, StepFigures
 from weft.stats.sampling.samples import AttributeSample
 
 __all__ = ["HopOptions", "Outcome", "Outlet", "Parcel", "Why", "too_many_results", "unknown"]
@@ -47,6 +47,17 @@ class Parcel:
     batch: pa.RecordBatch
     targets: Ints | None = None
     owners: Ints | None = None
+
+    def copies(self, partitions: int) -> int:
+        """How many tuples are sent, each counted for every one of so many partitions that it goes to."""
+        if self.targets is None:
+            return int(self.batch.num_rows) * partitions
+        return int(np.count_nonzero(self.targets >= 0))
+
+    def bytes_sent(self, partitions: int) -> int:
+        """About how many bytes the columns of all copies have."""
+        rows, size = self.batch.num_rows, int(self.batch.nbytes)
+        return round(size * self.copies(partitions) / rows) if rows else 0
 
     def rows_for(self, partition: int) -> pa.RecordBatch:
         """The rows that go to a partition."""
@@ -110,7 +121,7 @@ class Outcome:
     how many results each query has, and ``closed`` how many of them are closed rows. A query in ``failed`` could not be
     answered. ``census`` is of the keys of queries on one key, ``sample`` of query-sets, and ``values`` samples;
     ``calls`` counts what users' functions did. ``dealt`` counts the tuples that were dealt out to partitions, by store.
-    ``latency`` counts results by age, and ``steps`` is what probes did, by edge.
+    ``latency`` counts results by age. By edge, ``steps`` is what probes did and ``edges`` what was sent.
     """
 
     def __init__(self, options: HopOptions | None = None) -> None:
@@ -128,6 +139,7 @@ class Outcome:
         self.latency = LatencyCounts(self.options.ages)
         self._dealt: dict[str, int] = {}  # how many matches of probes were dealt out, by edge
         self.steps: dict[str, StepFigures] = {}
+        self.edges: dict[str, EdgeFigures] = {}
 
     def tally(self, edge: str, *, probes: int = 0, matches: int = 0, copies: int = 0) -> None:
         """Add to the counts of a probe."""
@@ -148,8 +160,10 @@ class Outcome:
         except FunctionError as error:
             self.fail(names, error)
 
-    def send(self, parcel: Parcel) -> None:
-        """Pass a parcel to the outlet, or keep it if there is none."""
+    def send(self, parcel: Parcel, partitions: int) -> None:
+        """Count a parcel for some of so many partitions, and pass it to the outlet, or keep it if there is none."""
+        sent = EdgeFigures(parcel.copies(partitions), parcel.bytes_sent(partitions))
+        self.edges[parcel.edge] = self.edges.get(parcel.edge, EdgeFigures()) + sent
         if self.options.outlet is None:
             self.sent.append(parcel)
         else:

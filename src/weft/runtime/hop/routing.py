@@ -63,7 +63,7 @@ def send(
     """
     if batch.num_rows:
         for parcel in _parcels(program, edge, batch, batch_order, outcome, begin):
-            outcome.send(parcel)
+            outcome.send(parcel, batch_order.partitions)
 
 
 def _parcels(

@@ -63,6 +63,7 @@ def batch_fields(query: str, metrics: BatchMetrics) -> dict[str, Any]:
         fields |= _summed(shown, {store: getattr(one, name) for store, one in metrics.stores.items()})
     fields |= _each("probes", {edge: step.probes for edge, step in metrics.steps.items()})
     fields |= _each("matches", {edge: step.matches for edge, step in metrics.steps.items()})
+    fields |= {"sent_tuples": metrics.sent.tuples, "sent_bytes": metrics.sent.bytes}
     fields |= {f"hop_seconds.{hop}": round(seconds, 6) for hop, seconds in enumerate(metrics.seconds)}
     fields |= _each("watermark", metrics.watermarks) | _backlog(metrics) | _latency(metrics.latency)
     return fields | _cache(metrics.cache)

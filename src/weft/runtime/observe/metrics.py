@@ -15,7 +15,7 @@ from weft.logical.expr.user_functions import ConditionFigures, FunctionFigures
 from weft.logical.html_table import html_table
 from weft.plan.physical.graph import PhysicalGraph
 from weft.stats.histogram import Latency
-from weft.stats.input_figures import InputFigures, StepFigures
+from weft.stats.input_figures import EdgeFigures, InputFigures, StepFigures
 from weft.stats.skew import HeavyShares
 from weft.stats.statistics import predicate_name
 from weft.storage.cache import CacheCounts
@@ -98,7 +98,7 @@ class BatchMetrics:
     the parts that it is read in. ``latencies`` are those of the results that left, by query, once the batch is
     committed; none before. ``tables`` are the versions of tables that were in force. ``cache`` is how tasks used the
     caches of their hosts, for state in an object store. There were so many ``tasks``, and ``busy`` is how many seconds
-    of theirs each partition took.
+    of theirs each partition took. ``edges`` is what was sent over each edge, tuples and bytes.
     """
 
     number: int
@@ -128,6 +128,7 @@ class BatchMetrics:
     cache: CacheCounts = CacheCounts()  # noqa: RUF009
     tasks: int = 0
     busy: Mapping[int, float] = field(default_factory=dict)
+    edges: Mapping[str, EdgeFigures] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         rows = sum(one.rows for one in self.inputs.values())
@@ -142,6 +143,11 @@ class BatchMetrics:
         rows += [(f"results of {name}", "", f"{count:,}", "") for name, count in self.answers.items()]
         title = f"Batch {self.number}: {self.results:,} results in {self.elapsed:.3g} s"
         return html_table(("part", "rows", "matches", "bytes"), rows, title)
+
+    @property
+    def sent(self) -> EdgeFigures:
+        """The tuples and bytes that were sent over all edges."""
+        return sum(self.edges.values(), EdgeFigures())
 
     @property
     def latency(self) -> Latency:

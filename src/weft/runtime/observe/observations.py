@@ -26,7 +26,7 @@ from weft.plan.show.observation import (
     StoreSeen,
 )
 from weft.runtime.observe.metrics import BatchMetrics
-from weft.stats.input_figures import InputFigures
+from weft.stats.input_figures import EdgeFigures, InputFigures
 from weft.stats.statistics import predicate_name
 
 __all__ = ["called_pairs", "observed", "probe_copies", "store_copies"]
@@ -54,6 +54,7 @@ def observed(graph: PhysicalGraph, metrics: Batches, last: int | None = None) ->
         functions=_functions(graph, recent),
         selectivities={n: passed / rows for n, (rows, passed) in called_pairs(graph, recent).items()},
         backlog=_backlog(graph, recent),
+        edges=_edges(graph, recent),
     )
 
 
@@ -112,6 +113,16 @@ def _steps(graph: PhysicalGraph, batches: Batches) -> dict[str, StepSeen]:
         steps = [batch.steps[rule.edge] for batch in batches if rule.edge in batch.steps]
         probes = sum(step.tuples for step in steps) / probe_copies(graph, rule)
         found[rule.edge] = StepSeen(probes, sum(step.matches for step in steps))
+    return found
+
+
+def _edges(graph: PhysicalGraph, batches: Batches) -> dict[str, EdgeFigures]:
+    """What was sent over every edge that leads to another hop, in the order of the graph."""
+    found = {}
+    for edge in graph.edges:
+        sent = [batch.edges[edge.name] for batch in batches if edge.name in batch.edges]
+        if sent:
+            found[edge.name] = sum(sent, EdgeFigures())
     return found
 
 

@@ -331,7 +331,9 @@ def own_metrics(metrics: BatchMetrics, name: str, part: QueryPart | None) -> Bat
     If ``part`` is None, because the graph is no longer remembered, only the results and the times are known.
     """
     if part is None:
-        known = replace(metrics, inputs={}, steps={}, stores={}, answers={}, watermarks={}, tables={})
+        known = replace(
+            metrics, inputs={}, steps={}, edges={}, stores={}, answers={}, watermarks={}, tables={}
+        )
         return replace(
             known, order=(), results=metrics.answers.get(name, 0), latencies=_own(metrics.latencies, name)
         )
@@ -341,6 +343,7 @@ def own_metrics(metrics: BatchMetrics, name: str, part: QueryPart | None) -> Bat
         order=tuple(part.aliases[alias] for alias in metrics.order if alias in part.aliases),
         inputs=inputs,
         steps=_renamed(metrics.steps, part.edges),
+        edges=_renamed(metrics.edges, part.edges),
         stores=_renamed(metrics.stores, part.stores),
         results=metrics.answers.get(name, 0),
         answers={},

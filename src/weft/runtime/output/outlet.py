@@ -149,6 +149,7 @@ class TaskOutlet:
         return HopReport(
             self.sender.hop,
             steps=outcome.steps,
+            edges=outcome.edges,
             calls=outcome.calls or None,
             census={query: census for query, census in outcome.census.items() if census != Census()},
             counts=outcome.counts,

@@ -28,7 +28,7 @@ from weft.runtime.wire.exchange import PackedBatches, Sender
 from weft.runtime.wire.messages import NOTE, REPORT, Message, MessageBody, ProtocolError
 from weft.runtime.wire.sorted_runs import SortedRun
 from weft.stats.histogram import Latency
-from weft.stats.input_figures import InputFigures, StepFigures
+from weft.stats.input_figures import EdgeFigures, InputFigures, StepFigures
 from weft.stats.sampling.samples import AttributeSample
 from weft.storage.cache import CacheCounts
 
@@ -96,11 +96,11 @@ class PartitionsLeft:
 class HopReport(MessageBody):
     """What a task did in a hop, in so many ``seconds``; hop 0 is the reading of input or, at a boundary, of stores.
 
-    ``steps`` is what probes did, by edge, ``calls`` what users' functions did, and ``census`` what came to the keys of
-    queries on one key. By query, ``counts`` is how many results there are, ``closed`` how many of them are closed rows,
-    ``parts`` the part of the sink that was written, and ``ages`` how old results are. ``cache`` is how the task's
-    process used its cache since its last report. After the last hop, ``left`` is what the batch left. ``busy`` is how
-    many of the seconds each partition took.
+    By edge, ``steps`` is what probes did and ``edges`` what was sent. ``calls`` is what users' functions did, and
+    ``census`` what came to the keys of queries on one key. By query, ``counts`` is how many results there are,
+    ``closed`` how many of them are closed rows, ``parts`` the part of the sink that was written, and ``ages`` how
+    old results are. ``cache`` is how the task's process used its cache since its last report. After the last hop,
+    ``left`` is what the batch left. ``busy`` is how many of the seconds each partition took.
     """
 
     kind = "hop"
@@ -116,6 +116,7 @@ class HopReport(MessageBody):
     cache: CacheCounts | None = None
     left: PartitionsLeft | None = None
     busy: Mapping[int, float] = field(default_factory=dict)
+    edges: Mapping[str, EdgeFigures] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

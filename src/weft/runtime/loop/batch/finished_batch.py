@@ -261,6 +261,7 @@ def measure_batch(
         cache=reports.work.cache,
         tasks=reports.work.tasks,
         busy=reports.work.busy,
+        edges=reports.work.edges,
     )
 
 

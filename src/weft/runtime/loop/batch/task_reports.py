@@ -29,7 +29,7 @@ from weft.runtime.wire.reports import (
     TuplesCounted,
     read_report,
 )
-from weft.stats.input_figures import InputFigures, StepFigures
+from weft.stats.input_figures import EdgeFigures, InputFigures, StepFigures
 from weft.stats.sampling.samples import AttributeSample
 from weft.storage.cache import CacheCounts
 
@@ -111,10 +111,10 @@ class InputRead:
 class WorkDone:
     """What tasks reported of their work.
 
-    ``steps`` is what probes did, by edge, ``calls`` what users' functions did, and ``census`` counts keys, by query. By
-    hop, where hop 0 is the reading, ``slowest`` are the seconds of the slowest task and ``total`` those of all tasks.
-    ``cache`` is how the caches of all hosts were used. ``busy`` is how many seconds partitions took, and ``tasks`` how
-    many tasks there were.
+    By edge, ``steps`` is what probes did and ``edges`` what was sent. ``calls`` is what users' functions did, and
+    ``census`` counts keys, by query. By hop, where hop 0 is the reading, ``slowest`` are the seconds of the slowest
+    task and ``total`` those of all tasks. ``cache`` is how the caches of all hosts were used. ``busy`` is how many
+    seconds partitions took, and ``tasks`` how many tasks there were.
     """
 
     steps: Mapping[str, StepFigures] = field(default_factory=dict)
@@ -125,11 +125,13 @@ class WorkDone:
     cache: CacheCounts = CacheCounts()  # noqa: RUF009
     busy: Mapping[int, float] = field(default_factory=dict)
     tasks: int = 0
+    edges: Mapping[str, EdgeFigures] = field(default_factory=dict)
 
     @classmethod
     def of(cls, reports: Sequence[HopReport]) -> WorkDone:
         """What all tasks did in all hops."""
         steps: dict[str, StepFigures] = {}
+        edges: dict[str, EdgeFigures] = {}
         slowest: dict[int, float] = {}
         total: dict[int, float] = {}
         busy: dict[int, float] = {}
@@ -137,6 +139,8 @@ class WorkDone:
         for report in reports:
             for edge, step in report.steps.items():
                 steps[edge] = steps[edge] + step if edge in steps else step
+            for edge, sent in report.edges.items():
+                edges[edge] = edges[edge] + sent if edge in edges else sent
             if report.seconds:
                 slowest[report.hop] = max(report.seconds, slowest.get(report.hop, 0.0))
                 total[report.hop] = report.seconds + total.get(report.hop, 0.0)
@@ -151,6 +155,7 @@ class WorkDone:
             sum((report.cache for report in reports if report.cache is not None), CacheCounts()),
             dict(sorted(busy.items())),
             max(tasks.values(), default=0),
+            dict(sorted(edges.items())),
         )
 
     def seconds(self) -> tuple[float, ...]:
