@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from weft.errors import QueryError
 from weft.logical.catalog import Catalog
+from weft.logical.expr.builtin.entry import Function
 from weft.logical.expr.conversion import cast, literal
 from weft.logical.expr.expression import Column, Expr, Literal, aliases, identifier
 from weft.logical.expr.functions import FUNCTIONS, call
@@ -141,6 +142,7 @@ SIGNATURES: dict[str, list[tuple[str, tuple[str, ...]]]] = {
         ("length", ("string",)),
         ("levenshtein", ("string", "string")),
         ("unix_micros", ("timestamp",)),
+        ("second_with_fraction", ("time",)),
     ],
     "integer": [("length", ("string",)), ("ceil", ("number",)), ("year", ("time",))],
     "string": [
@@ -182,7 +184,32 @@ SIGNATURES: dict[str, list[tuple[str, tuple[str, ...]]]] = {
         ("neg", ("interval",)),
     ],
 }
-UNTESTED = set(FUNCTIONS) - {name for rows in SIGNATURES.values() for name, _ in rows}
+DRAWN_AS = {
+    **dict.fromkeys(("int", "long", "integer"), "integer"),
+    **dict.fromkeys(("double", "number"), "number"),
+    **dict.fromkeys(("string", "text", "binary"), "string"),
+    **dict.fromkeys(("date", "time"), "time"),
+    **dict.fromkeys(("boolean", "timestamp", "interval"), ""),
+    "any": "number",
+}
+
+
+def _drawn(entry: Function) -> None:
+    """Add a function to the table by its signature, with as few and with as many arguments as it takes."""
+    signature = entry.signature
+    if signature is None or any(entry.name == name for rows in SIGNATURES.values() for name, _ in rows):
+        return
+    kinds = tuple(DRAWN_AS[kind] or kind for kind in (one.lstrip("=") for one in signature.kinds))
+    result = signature.kinds[0] if signature.result == "first" else signature.result
+    for count in {signature.least, len(kinds)}:
+        SIGNATURES[DRAWN_AS.get(result, "") or result].append((entry.name, kinds[:count]))
+
+
+for _entry in FUNCTIONS.values():
+    _drawn(_entry)
+# What becomes another expression when it is bound, and what takes the name of a unit.
+OTHERWISE = {name for name, entry in FUNCTIONS.items() if entry.rewritten} | {"timestampadd", "timestampdiff"}
+UNTESTED = set(FUNCTIONS) - OTHERWISE - {name for rows in SIGNATURES.values() for name, _ in rows}
 
 
 @st.composite

@@ -16,7 +16,7 @@ from pathlib import Path
 import weft
 from weft import errors
 from weft.errors import WeftError
-from weft.logical.expr.function_guide import GUIDE
+from weft.logical.expr.functions import SECTIONS
 
 DOCS = Path(__file__).parents[1]
 SOURCE = Path(inspect.getfile(weft)).parent
@@ -30,13 +30,12 @@ def functions_page() -> str:
         " ([what differs](../sql.md#where-values-differ-from-sparks)). Each example is run by a test."
         " More of your own: [`session.function`](../cookbook/own-function.md).",
     ]
-    sections = dict.fromkeys(entry.section for entry in GUIDE.values())
-    for section in sections:
+    for section, entries in SECTIONS.items():
         rows = ["| written | what it gives | example |", "|---|---|---|"]
-        for entry in GUIDE.values():
-            if entry.section == section:
-                examples = "<br>".join(f"`{_cell(sql)}` → `{_cell(value)}`" for sql, value in entry.examples)
-                rows.append(f"| `{_cell(entry.form)}` | {entry.text} | {examples} |")
+        for entry in entries:
+            examples = "<br>".join(f"`{_cell(sql)}` → `{_cell(value)}`" for sql, value in entry.examples)
+            also = f" Also {', '.join(f'`{name}`' for name in entry.synonyms)}." if entry.synonyms else ""
+            rows.append(f"| `{_cell(entry.form)}` | {entry.text}{also} | {examples} |")
         parts += [f"## {section}", "\n".join(rows)]
     return "\n\n".join(parts) + "\n"
 

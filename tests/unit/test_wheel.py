@@ -15,7 +15,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "weft"
 DOORS = {"weft", "weft.service.cli", "weft.testing"}  # what users import or start
-DOORS |= {"weft.logical.expr.function_guide"}  # what the page of all functions is made from
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ from typing import Any
 from sqlglot import TokenType, exp
 
 from weft.errors import CatalogError, QueryError, SqlError
-from weft.logical.expr.conversion import NULL, cast
+from weft.logical.expr.conversion import NULL, cast, literal
 from weft.logical.expr.expression import BOOLEAN, Expr, conjuncts, count_terms, to_sql
-from weft.logical.expr.functions import call, named_functions
+from weft.logical.expr.functions import SYNONYMS, call, is_built_in
 from weft.logical.expr.nulls import compared_rows
 from weft.logical.query.join_tree import PRESENT
 from weft.sql.parse import parse_fragment
@@ -51,20 +51,6 @@ _BINARY: dict[type[exp.Expr], str] = {
 # What holds where a comparison is FALSE.
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _CHAINS: dict[type[exp.Expr], str] = {exp.And: "and", exp.Or: "or", exp.DPipe: "concat"}
-_SYNONYMS = {
-    "ifnull": "coalesce",
-    "nvl": "coalesce",
-    "ceiling": "ceil",
-    "pow": "power",
-    "mod": "%",
-    "substr": "substring",
-    "char_length": "length",
-    "character_length": "length",
-    "len": "length",
-    "ucase": "upper",
-    "lcase": "lower",
-    "dayofmonth": "day",
-}
 
 
 def bind_expression(piece: Piece, scope: Scope) -> Expr:
@@ -80,9 +66,7 @@ def is_function_name(name: str) -> bool:
         node = parse_fragment(f"{name}(x)").node
     except SqlError:
         return False
-    folded = name.lower()
-    taken = folded in _SYNONYMS or folded in named_functions()
-    return isinstance(node, exp.Anonymous) and node.name == name and not taken
+    return isinstance(node, exp.Anonymous) and node.name == name and not is_built_in(name.lower())
 
 
 def bind_conditions(piece: Piece, scope: Scope, clause: str) -> Iterator[Expr]:
@@ -329,14 +313,17 @@ class _Binder:
     def function(self, node: exp.Anonymous, depth: int) -> Expr:
         refuse_arguments(self.source, node, "this", "expressions")
         name = node.name.lower()
-        name = _SYNONYMS.get(name, name)
-        if name not in named_functions() and name != "%":
-            own = self.scope.function(node.name)
-            if own is None:
-                known = (function.name for function in self.scope.functions)
-                raise unknown_function(node.name, len(node.expressions), known)
-            return own.call([self.bind(arg, depth) for arg in node.expressions])
-        return call(name, *(self.bind(arg, depth) for arg in node.expressions))
+        if is_built_in(name):
+            name, args = _of_unit(SYNONYMS.get(name, name), node.expressions)
+            return call(name, *(self.bind(arg, depth) for arg in args))
+        own = self.scope.function(node.name)
+        if own is None:
+            raise unknown_function(node.name, (function.name for function in self.scope.functions))
+        return own.call([self.bind(arg, depth) for arg in node.expressions])
+
+    def extract(self, node: exp.Extract, depth: int) -> Expr:
+        refuse_arguments(self.source, node, "this", "expression")
+        return call("date_part", literal(node.name), self.bind(node.expression, depth))
 
     def _repeated(self, node: exp.Expr, depth: int, times: int) -> Expr:
         """An operand that its operator repeats; a large one is refused, since nested repetition has no limit."""
@@ -344,6 +331,17 @@ class _Binder:
         if times * count_terms([expr]) > _LARGEST:
             raise self.source.error(self.source.span(node), "this is too large to be compared several times")
         return expr
+
+
+_WITH_UNIT = {"timestampadd": "timestampadd", "date_add": "timestampadd", "dateadd": "timestampadd"}
+_WITH_UNIT |= {"timestampdiff": "timestampdiff", "datediff": "timestampdiff"}
+
+
+def _of_unit(name: str, args: list[exp.Expr]) -> tuple[str, list[exp.Expr]]:
+    """A call whose first of three arguments is a bare word, as in dateadd(HOUR, 1, t), with that word as a text."""
+    if len(args) == 3 and name in _WITH_UNIT and isinstance(args[0], exp.Column | exp.Var):
+        return _WITH_UNIT[name], [exp.Literal.string(args[0].name), *args[1:]]
+    return name, args
 
 
 _Handler = Callable[[_Binder, Any, int], Expr]
@@ -365,5 +363,6 @@ _HANDLERS: dict[type[exp.Expr], _Handler] = {
     exp.Case: _Binder.case,
     exp.If: _Binder.if_,
     exp.Interval: _Binder.interval,
+    exp.Extract: _Binder.extract,
     exp.Anonymous: _Binder.function,
 }

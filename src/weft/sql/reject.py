@@ -65,10 +65,6 @@ _NODES: dict[type[exp.Expr], tuple[str, str | None]] = {
     exp.RegexpLike: ("RLIKE", "LIKE, contains, startswith and endswith are there"),
     exp.Escape: ("ESCAPE", "a backslash escapes % and _: write x LIKE '10\\%'"),
     exp.IntDiv: ("DIV", "of whole numbers, write CAST(CAST(x - x % y AS DECIMAL(20, 0)) / y AS BIGINT)"),
-    exp.Extract: (
-        "EXTRACT",
-        "write year(x), month(x), day(x), hour(x) or minute(x); second(x) leaves out the fraction",
-    ),
     exp.Concat: ("a string right after another", "write || between them"),
     exp.Transform: ("TRANSFORM", None),
     exp.QueryTransform: ("TRANSFORM", None),
@@ -135,28 +131,19 @@ _VOLATILE = frozenset(
 
 # Functions of Spark's that Weft says with others, and how.
 _INSTEAD = {
-    "quarter": "write floor((month(x) + 2) / 3)",
-    "unix_timestamp": "write floor(CAST(unix_micros(x) AS DECIMAL(20, 0)) / 1000000), of a timestamp x",
-    "unix_seconds": "write floor(CAST(unix_micros(x) AS DECIMAL(20, 0)) / 1000000)",
     "nvl2": "write CASE WHEN x IS NOT NULL THEN y ELSE z END",
     "isnull": "write x IS NULL",
     "isnotnull": "write x IS NOT NULL",
-    "to_date": "write CAST(x AS DATE)",
-    "to_timestamp": "write CAST(x AS TIMESTAMP)",
-    "date_add": "write CAST(x + n * INTERVAL '1' DAY AS DATE)",
-    "date_sub": "write CAST(x - n * INTERVAL '1' DAY AS DATE)",
     "left": "write substring(x, 1, n)",
 }
 
 
-def unknown_function(written: str, args: int, own: Iterable[str] = ()) -> QueryError:
-    """The error for a function of so many arguments that does not exist or is not supported.
+def unknown_function(written: str, own: Iterable[str] = ()) -> QueryError:
+    """The error for a function that does not exist or is not supported.
 
     ``own`` are the functions that users registered.
     """
     name = written.lower()
-    if name == "unix_timestamp" and not args:
-        return QueryError(f"{written}() is not supported", hint=_NO_CLOCK)
     if name in _INSTEAD:
         return QueryError(f"{written} is not supported", hint=_INSTEAD[name])
     if name in _AGGREGATES:

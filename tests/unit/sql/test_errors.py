@@ -8,6 +8,7 @@ import pytest
 from tests.unit.sql.samples import CATALOG
 
 from weft.errors import SqlError
+from weft.logical.expr.functions import similar_functions
 from weft.sql.bind import parse_query
 from weft.sql.builder import select
 
@@ -130,21 +131,21 @@ def test_two_results_of_one_name() -> None:
 def test_type_mismatch() -> None:
     """A comparison that can never be true would run for ever."""
     check(
-        "SELECT 1 FROM videos v WHERE v.ok AND (v.title = v.vid OR v.ok)",
+        "SELECT 1 FROM videos v WHERE v.ok AND (v.ts = v.vid OR v.ok)",
         """
-        SQL: cannot compare string with long: v.title = v.vid
-        1 | SELECT 1 FROM videos v WHERE v.ok AND (v.title = v.vid OR v.ok)
-                                                   ^^^^^^^^^^^^^^^
+        SQL: cannot compare timestamp with long: v.ts = v.vid
+        1 | SELECT 1 FROM videos v WHERE v.ok AND (v.ts = v.vid OR v.ok)
+                                                   ^^^^^^^^^^^^
         hint: CAST one side to the type of the other
         """,
     )
     check(
-        "SELECT lower(likes) FROM videos",
+        "SELECT year(likes) FROM videos",
         """
-        SQL: lower does not work on int: videos.likes
-        1 | SELECT lower(likes) FROM videos
-                   ^^^^^^^^^^^^
-        hint: it takes (string)
+        SQL: year does not work on int: videos.likes
+        1 | SELECT year(likes) FROM videos
+                   ^^^^^^^^^^^
+        hint: it takes (time)
         """,
     )
     check(
@@ -432,11 +433,11 @@ def test_caret_in_long_lines() -> None:
 def test_culprit_over_several_lines() -> None:
     """Carets would run past the end of the line."""
     check(
-        "SELECT 1 FROM videos WHERE title =\n  vid",
+        "SELECT 1 FROM videos WHERE ts =\n  vid",
         """
-        SQL: cannot compare string with long: videos.title = videos.vid
-        1 | SELECT 1 FROM videos WHERE title =
-                                       ^^^^^^^
+        SQL: cannot compare timestamp with long: videos.ts = videos.vid
+        1 | SELECT 1 FROM videos WHERE ts =
+                                       ^^^^
         hint: CAST one side to the type of the other
         """,
     )
@@ -526,7 +527,6 @@ def test_syntax(sql: str, message: str, culprit: str) -> None:
         ("SELECT vid & 1 FROM videos", "vid & 1 is", "vid & 1"),
         ("SELECT vid DIV 2 FROM videos", "DIV is", "DIV 2"),
         ("SELECT TRY_CAST(vid AS INT) FROM videos", "TRY_CAST is", "TRY_CAST(vid AS INT)"),
-        ("SELECT EXTRACT(YEAR FROM ts) FROM videos", "EXTRACT is", "EXTRACT(YEAR FROM ts)"),
         ("SELECT current_date FROM videos", "CURRENT_DATE is", "current_date"),
         ("SELECT now() FROM videos", "now is", "now()"),
         ("SELECT vid FROM videos |> LIMIT 3", "|> (the pipe syntax) is", "|>"),
@@ -555,7 +555,7 @@ def test_other_statements(word: str) -> None:
         (
             "neg(vid)",
             "there is no function neg",
-            "there are abs, add_months, ceil, coalesce, concat and 30 more",
+            similar_functions("neg"),
         ),
         ("lower(title, geo)", "lower takes 1 argument, not 2: lower(videos.title, videos.geo)", ""),
         ("CAST(vid AS ARRAY<INT>)", "there is no type ARRAY<INT>", "cast to a type"),

@@ -71,19 +71,12 @@ def comparable(column: Any) -> list[Any]:
 # What Spark writes otherwise than DuckDB, so that DuckDB can say what was asked for.
 IN_DUCKDB = {
     "x DIV y": "x // nullif(y, 0)",
-    "unix_timestamp(t)": "CAST(floor(epoch_us(t) // 1000000 - CASE WHEN epoch_us(t) < 0 AND epoch_us(t) % 1000000 <> 0 "
-    "THEN 1 ELSE 0 END) AS BIGINT)",
-    "unix_seconds(t)": "CAST(epoch_us(date_trunc('second', t)) // 1000000 AS BIGINT)",
     "nvl2(b, x, y)": "CASE WHEN b IS NULL THEN y ELSE x END",
     "s LIKE '10!%' ESCAPE '!'": "s LIKE '10!%' ESCAPE '!'",
     "'a' 'b'": "'ab'",
     "isnull(x)": "x IS NULL",
     "isnotnull(x)": "x IS NOT NULL",
     "x <=> y": "x IS NOT DISTINCT FROM y",
-    "to_date(t)": "CAST(t AS DATE)",
-    "to_timestamp(d)": "CAST(d AS TIMESTAMP)",
-    "date_add(d, n)": "CAST(d + to_days(n) AS DATE)",
-    "date_sub(d, n)": "CAST(d - to_days(n) AS DATE)",
     "t + INTERVAL n SECOND": "t + to_seconds(n)",
     "d - INTERVAL '1' MONTH": "CAST(d - INTERVAL '1' MONTH AS DATE)",
 }

@@ -1,11 +1,10 @@
-"""Arithmetic on numbers, and on points in time and spans between them.
+"""Arithmetic on numbers, and sums of points in time and the spans between them.
 
 Guarantees: a result that does not exist is NULL: that of a division by zero, one that does not fit its type, the
 logarithm of a number that is not positive. Where Spark SQL (in its default, ANSI mode) gives a value, it is the same
 value; where it would stop the query, which one tuple must not do to a stream, it is NULL (as with Spark's `try_`
 functions). Rounding is half up, away from zero, on the decimal digits that a double prints as, as in Spark. Times are
-instants in UTC with a resolution of a microsecond; a date is its midnight. Adding months keeps the day, or takes the
-last day of a shorter month. A time or an interval that its type cannot hold is NULL.
+instants in UTC with a resolution of a microsecond. A time or an interval that its type cannot hold is NULL.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from weft.kernels.expr.datum import (
     as_array,
     as_type,
     limits_of,
-    naive,
     null_unless,
     numbers,
     valid_rows,
@@ -245,36 +243,7 @@ def multiply_interval(args: Sequence[Any]) -> Any:
 _INTERVAL = pa.duration("us")
 
 
-def _part(extract: Callable[..., Any]) -> ColumnFunction:
-    def rule(args: Sequence[Any], kind: pa.DataType) -> Any:
-        return pc.cast(extract(naive(args[0])), kind)
-
-    return rule
-
-
-def _add_months(args: Sequence[Any], kind: pa.DataType) -> Any:
-    rows = next(len(arg) for arg in args if isinstance(arg, pa.Array))
-    dates, months = as_array(args[0], rows), as_array(args[1], rows)
-    days = numbers(as_type(dates, kind).view(pa.int32())).astype("M8[D]")
-    first, count = days.astype("M8[M]"), numbers(months).astype(np.int64)
-    target = first + np.clip(count, -_MOST_MONTHS, _MOST_MONTHS).astype("m8[M]")
-    last = (target + np.timedelta64(1, "M")).astype("M8[D]") - np.timedelta64(1, "D")
-    moved = np.minimum(target.astype("M8[D]") + (days - first.astype("M8[D]")), last).astype(np.int64)
-    valid, fits = valid_rows([dates, months]), np.abs(moved) < 2**31
-    return with_nulls(
-        np.where(fits, moved, 0).astype(np.int32), fits if valid is None else fits & valid, kind
-    )
-
-
-_MOST_MONTHS = 2**28  # more than dates of 32 bits are apart
-
-
-def _micros(args: Sequence[Any], _kind: pa.DataType) -> Any:
-    return as_type(args[0], TIMESTAMP).view(pa.int64())
-
-
 FUNCTIONS: dict[str, ColumnFunction] = {
-    # numbers
     "+": _operation("+", pc.add, pc.add_checked),
     "-": _operation("-", pc.subtract, pc.subtract_checked),
     "*": _operation("*", pc.multiply, pc.multiply_checked),
@@ -290,13 +259,4 @@ FUNCTIONS: dict[str, ColumnFunction] = {
     "ln": _double(_logarithm),
     "sqrt": _double(pc.sqrt),
     "power": _double(_power),
-    # times
-    "year": _part(pc.year),
-    "month": _part(pc.month),
-    "day": _part(pc.day),
-    "hour": _part(pc.hour),
-    "minute": _part(pc.minute),
-    "second": _part(pc.second),
-    "add_months": _add_months,
-    "unix_micros": _micros,
 }

@@ -23,7 +23,9 @@ __all__ = [
     "ColumnFunction",
     "as_array",
     "as_type",
+    "columns_of",
     "constant",
+    "constant_of",
     "limits_of",
     "naive",
     "null_unless",
@@ -74,6 +76,18 @@ def as_array(value: Any, rows: int) -> Any:
     if isinstance(value, pa.Scalar):
         return pa.nulls(rows, value.type) if not value.is_valid else pa.repeat(value, rows)
     return flatten(value)
+
+
+def columns_of(args: Sequence[Any]) -> list[Any]:
+    """All arguments of a function as columns; if all are constants, of one row."""
+    rows = next((len(arg) for arg in args if not isinstance(arg, pa.Scalar)), 1)
+    return [as_array(arg, rows) for arg in args]
+
+
+def constant_of(arg: Any) -> Any:
+    """The value of an argument that is a constant, which may have been repeated; None where it is NULL."""
+    one = arg if isinstance(arg, pa.Scalar) else arg[0] if len(arg) else None
+    return None if one is None else one.as_py()
 
 
 def limits_of(kind: pa.DataType) -> np.iinfo[Any]:

@@ -23,6 +23,7 @@ from weft.bucket.words import flatten
 from weft.errors import PlanError, nearest
 from weft.kernels.expr import arithmetic, casts, grid_cells, logic, texts
 from weft.kernels.expr.arrow import arrow_type
+from weft.kernels.expr.builtin import times
 from weft.kernels.expr.datum import ColumnFunction, as_array, as_type, constant
 from weft.kernels.expr.user_functions import call_user, count_checked
 from weft.logical.expr.expression import Call, Column, Expr, Literal, all_of
@@ -38,6 +39,7 @@ _FUNCTIONS: dict[str, ColumnFunction] = {
     **logic.FUNCTIONS,
     **arithmetic.FUNCTIONS,
     **texts.FUNCTIONS,
+    **times.FUNCTIONS,
     **grid_cells.FUNCTIONS,
     "cast": casts.cast,
 }
@@ -95,9 +97,7 @@ def _value(expr: Expr, columns: Columns) -> Any:
 def _call(call: Call, args: Sequence[Any]) -> Any:
     kind = arrow_type(call.type)
     if all(isinstance(arg, pa.Scalar) for arg in args):
-        ones = [as_array(arg, 1) for arg in args]
-        if call.function == "round":
-            ones[1:] = args[1:]
+        ones = [as_array(args[0], 1), *args[1:]]
         return as_type(_rule(call, ones)(ones, kind), kind)[0]
     return as_type(_rule(call, args)(args, kind), kind)
 

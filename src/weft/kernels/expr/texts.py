@@ -248,7 +248,7 @@ def _built(offsets: Array, content: Bytes) -> Any:
 
 def _replace(args: Sequence[Any], _kind: pa.DataType) -> Any:
     rows = _rows(args)
-    text, old, new = _texts(args)
+    text, old, new = _texts(args) if len(args) == 3 else (*_texts(args), pa.scalar(""))
     if isinstance(old, pa.Scalar) and isinstance(new, pa.Scalar) and old.as_py() and new.is_valid:
         _check_replace(text, old.as_py(), new.as_py())
         return pc.replace_substring(text, old.as_py(), new.as_py())

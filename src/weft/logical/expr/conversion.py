@@ -1,12 +1,13 @@
 """Constants, casts, and the types in which expressions meet.
 
 Guarantees: a constant has the type that Spark would give it. `coerce` converts a constant where it is, if that loses
-nothing, and wraps anything else in an explicit cast. `common_type` is the one in which Spark
-compares two expressions.
+nothing, and wraps anything else in an explicit cast. `common_type` is the one that holds the values of two expressions,
+and `compared_type` the one in which Spark compares them: there, a text becomes what it is compared with.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime, timedelta, timezone
 
 from weft.errors import QueryError
@@ -26,6 +27,7 @@ __all__ = [
     "cast",
     "coerce",
     "common_type",
+    "compared_type",
     "literal",
     "wider",
 ]
@@ -105,7 +107,19 @@ def coerce(expr: Expr, to: DataType) -> Expr:
                 return Literal(value, to)
             if to == DOUBLE and abs(value) <= 1 << 53:
                 return Literal(float(value), DOUBLE)
+        if isinstance(value, str) and to.is_numeric and (number := _number_in(value, to)) is not None:
+            return number
     return cast(expr, to)
+
+
+def _number_in(text: str, to: DataType) -> Literal | None:
+    """The number that a text plainly is, if a type holds it exactly."""
+    plain = text.strip(" ")
+    if to.is_integer and re.fullmatch(r"[+-]?\d{1,19}", plain, re.ASCII) and _fits(int(plain), to):
+        return Literal(int(plain), to)
+    if to == DOUBLE and re.fullmatch(r"[+-]?\d{1,15}(\.\d{1,15})?", plain, re.ASCII):
+        return Literal(float(plain), DOUBLE)
+    return None
 
 
 def _time_literal(text: str, to: DataType) -> Literal:
@@ -116,8 +130,29 @@ def _time_literal(text: str, to: DataType) -> Literal:
     return literal(moment.date() if to == DATE else moment)
 
 
-def common_type(left: Expr, right: Expr) -> DataType | None:
+def compared_type(left: Expr, right: Expr) -> DataType | None:
     """The type in which two expressions compare, or None where they do not."""
+    for text, other in ((left, right), (right, left)):
+        if text.type == STRING and (other.type.is_numeric or other.type.name in _READ_FROM_TEXTS):
+            return _type_of_text(text, other.type)
+    return common_type(left, right)
+
+
+_READ_FROM_TEXTS = ("boolean", "date", "timestamp", "binary")
+
+
+def _type_of_text(text: Expr, other: DataType) -> DataType:
+    """As what a text is compared with a value of another type; whole numbers meet in 64 bits, others in doubles."""
+    if not other.is_numeric:
+        return other
+    if not other.is_integer:
+        return DOUBLE
+    narrow = isinstance(text, Literal) and _number_in(str(text.value), other) is not None
+    return other if narrow else LONG
+
+
+def common_type(left: Expr, right: Expr) -> DataType | None:
+    """The type that holds the values of two expressions, or None where there is none."""
     one, other = left.type, right.type
     if one == other or other == NULL:
         return one

@@ -7,7 +7,6 @@ where their sides are of two inputs, one of their terms is an equality of values
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import date, datetime
 from itertools import product
@@ -15,7 +14,7 @@ from itertools import product
 from weft.errors import QueryError
 from weft.logical.expr.conversion import NULL, coerce, common_type, literal
 from weft.logical.expr.expression import BOOLEAN, Call, Column, Expr, Literal
-from weft.logical.expr.functions import call
+from weft.logical.expr.functions import FUNCTIONS, call
 
 __all__ = ["compared_rows", "is_null_without", "is_same", "rejects_null"]
 
@@ -24,18 +23,6 @@ Outcomes = frozenset[str]
 _TRUE, _FALSE, _NULL, _VALUE = (frozenset({name}) for name in ("true", "false", "null", "value"))
 _CONDITION = _TRUE | _FALSE | _NULL
 _ANYTHING = _VALUE | _NULL
-
-# Functions that are NULL if an argument is; some of them may be NULL otherwise, too.
-_STRICT = frozenset(
-    re.findall(
-        r"\S+",
-        """
-        = <> < <= like + - * / % neg cast abs ceil floor sign round exp ln sqrt power lower upper trim ltrim
-        rtrim reverse concat replace substring length startswith endswith contains levenshtein year month day
-        hour minute second add_months unix_micros
-        """,
-    )
-)
 
 
 def rejects_null(expr: Expr, missing: frozenset[str]) -> bool:
@@ -69,8 +56,13 @@ def _outcomes(expr: Expr, missing: frozenset[str]) -> Outcomes:
             return _first(expr, args)
         case "in" | "nullif":
             return _NULL if args[0] == _NULL else _any(expr)
-    strict = expr.function in _STRICT and _NULL in args
-    return _NULL if strict else _any(expr)
+    return _NULL if _is_strict(expr.function) and _NULL in args else _any(expr)
+
+
+def _is_strict(function: str) -> bool:
+    """Whether a function is NULL if an argument is; it may be NULL otherwise, too."""
+    known = FUNCTIONS.get(function)
+    return function == "cast" or (known is not None and known.strict)
 
 
 def _any(expr: Expr) -> Outcomes:

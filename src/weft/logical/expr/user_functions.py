@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from weft.errors import CatalogError, QueryError
 from weft.logical.expr.expression import Call, Expr, make_call, to_sql
-from weft.logical.expr.functions import FUNCTIONS
+from weft.logical.expr.functions import FUNCTIONS, SYNONYMS
 from weft.logical.schema import DataType
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 # Also the functions that only plans contain, for cells and grids (`weft.logical.expr.bounds`).
-_BUILT_IN = frozenset((*FUNCTIONS, "cast", "cell", "grid"))
+_BUILT_IN = frozenset((*FUNCTIONS, *SYNONYMS, "cast", "cell", "grid"))
 
 
 @dataclass(frozen=True, slots=True)
