@@ -27,6 +27,7 @@ from weft.bucket.bounds import Bounds
 from weft.bucket.bucket import Bucket, rows_with_key, words_of
 from weft.bucket.compiled import Array, compiled, frozen
 from weft.bucket.index import Index, Order
+from weft.bucket.memory import fresh
 from weft.bucket.words import Words
 from weft.errors import StateError
 
@@ -46,7 +47,7 @@ def encode(bucket: Bucket) -> pa.Buffer:
     arrays = [_arrays(index) for index in bucket.indexes]
     room = pa.ipc.get_record_batch_size(bucket.batch) + bucket.batch.schema.serialize().size + 4096
     room += sum(array.nbytes + 512 for parts in arrays for array in parts.values())
-    buffer = pa.allocate_buffer(room + 512 * len(arrays), resizable=True)
+    buffer = pa.py_buffer(fresh(-(-(room + 512 * len(arrays)) // 8), np.uint64))  # on 64 bytes, and recycled
     sink = pa.FixedSizeBufferWriter(buffer)
     sink.write(_HEAD.pack(_MAGIC, FORMAT, 0).ljust(_ALIGNMENT, b"\0"))
     with pa.ipc.new_stream(sink, bucket.batch.schema) as stream:

@@ -95,7 +95,8 @@ class TaskOutlet:
         for task in range(tasks):
             bounds = starts[task * width : (task + 1) * width + 1].tolist()
             if rows := bounds[-1] - bounds[0]:
-                packed = self.job.exchange.pack(batch.slice(bounds[0], rows))
+                mine = batch.slice(bounds[0], rows)
+                packed = self.job.exchange.pack(mine, own=task == self.sender.task)
                 counts = tuple(end - start for start, end in pairwise(bounds))
                 sent = SentParcel(edge, self._next_sender(), packed, counts)
                 self._sent.append(sent.to_message(task))

@@ -23,7 +23,7 @@ from weft.runtime.output.merge_task import Merge, collect_task
 from weft.runtime.task.worker import hop_task, past_task, read_task
 from weft.runtime.wire.channel import Channel, bound_silence, messages_of, open_channel, parts_of
 from weft.runtime.wire.credentials import Credentials
-from weft.runtime.wire.exchange import Exchange
+from weft.runtime.wire.exchange import Exchange, KeptBatches
 from weft.runtime.wire.messages import Message
 from weft.runtime.wire.parcel_server import ParcelFolder
 from weft.runtime.wire.reports import Failure
@@ -136,7 +136,8 @@ class _Task:
             gc.freeze()  # what is loaded by now never becomes garbage
         self.batches += 1
         job = Job.from_dict(self.setup, head["job"])
+        kept = KeptBatches()  # what an attempt that failed has kept goes with it
         if self.parcels is None:
-            return job
+            return replace(job, exchange=replace(job.exchange, kept=kept))
         self.parcels.clear()  # the batch before is over
-        return replace(job, exchange=Exchange(self.parcels.path, origin=self.parcels.origin))
+        return replace(job, exchange=Exchange(self.parcels.path, origin=self.parcels.origin, kept=kept))

@@ -86,7 +86,7 @@ class HopInput:
         partitions, program = self.job.partitions_of(self.task), self.job.program
         found: dict[int, ByEdge] = {partition: {} for partition in partitions}
         for parcel in sorted(self.parcels, key=lambda parcel: (parcel.edge, parcel.sender)):
-            batches = parcel.packed.batches()
+            batches = self.job.exchange.unpack(parcel.packed)
             alias = program.starts[parcel.edge]
             if parcel.sender.hop == 0 and alias in self.counts:
                 first = before[alias] + self._ahead(alias, parcel.sender.task)

@@ -1,8 +1,8 @@
 """How batches of tuples and of results get from task to task, and to the driver.
 
 Guarantees: batches arrive as they were sent, whether they travel as bytes in a message, as a file that the receiver
-maps, or as objects where all tasks are in one process. Every parcel names its sender, so a receiver can sort parcels
-into an order that does not depend on which came first.
+maps, or as objects where sender and receiver are in one process. Every parcel names its sender, so a receiver can sort
+parcels into an order that does not depend on which came first.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import os
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -20,10 +20,11 @@ from weft.runtime.wire.messages import Message
 from weft.runtime.wire.parcel_server import fetch_parcel
 from weft.storage.storage import checkpoint_writes
 
-__all__ = ["Exchange", "PackedBatches", "Sender", "SentParcel"]
+__all__ = ["Exchange", "KeptBatches", "PackedBatches", "Sender", "SentParcel"]
 
-INLINE, FILE, DIRECT, NOTHING = "bytes", "file", "batches", "nothing"
+INLINE, FILE, DIRECT, KEPT, NOTHING = "bytes", "file", "batches", "kept", "nothing"
 SMALL = 1 << 16  # batches of fewer bytes travel inside the message
+MOST_KEPT = 1 << 28  # bytes that a task keeps in memory for itself; what is more goes through files
 
 
 class Sender(NamedTuple):
@@ -43,7 +44,8 @@ class PackedBatches:
     """Batches of the same columns as a message carries them.
 
     ``how`` says whether ``data`` is a buffer with the batches (`INLINE`), a buffer with the path of a file (`FILE`),
-    the list of batches itself (`DIRECT`), or empty since there are none (`NOTHING`).
+    the list of batches itself (`DIRECT`), a buffer with the name under which the sender keeps them for itself
+    (`KEPT`; only its `Exchange` can unpack them), or empty since there are none (`NOTHING`).
     """
 
     how: str
@@ -92,6 +94,31 @@ def _stream(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
     return buffer.slice(0, size)
 
 
+@dataclass(slots=True, eq=False)
+class KeptBatches:
+    """What a task that stays has sent to itself in a batch, by name: it need not become bytes, nor be written."""
+
+    bytes: int = 0
+    by_name: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+
+    def has_room(self, batches: Sequence[pa.RecordBatch]) -> bool:
+        """Whether these batches may be kept, too."""
+        return bool(self.bytes + sum(batch.nbytes for batch in batches) <= MOST_KEPT)
+
+    def keep(self, batches: Sequence[pa.RecordBatch]) -> PackedBatches:
+        """Keep batches until `take`."""
+        name = uuid.uuid4().hex
+        self.by_name[name] = list(batches)
+        self.bytes += sum(batch.nbytes for batch in batches)
+        return PackedBatches(KEPT, pa.py_buffer(name.encode()))
+
+    def take(self, packed: PackedBatches) -> list[pa.RecordBatch]:
+        """What was kept, which is kept no longer."""
+        batches = self.by_name.pop(packed.data.to_pybytes().decode())
+        self.bytes -= sum(batch.nbytes for batch in batches)
+        return batches
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """How batches get from task to task.
@@ -99,12 +126,14 @@ class Exchange:
     A shuffle copies bytes six times between Python, the JVM and its files. So a large batch is written to a file in
     ``folder``, which all tasks see, and the message holds the file's name; the receiver maps it. Without a folder, all
     batches travel as bytes. With ``direct``, all tasks are in this process, and batches travel as objects. With an
-    ``origin``, the folder is one of this machine's, and tasks of others fetch files from there.
+    ``origin``, the folder is one of this machine's, and tasks of others fetch files from there. A task that stays has a
+    place for what it has ``kept`` for itself.
     """
 
     folder: str | None = None
     direct: bool = False
     origin: str = ""
+    kept: KeptBatches | None = None
 
     def new_path(self) -> str:
         """A new path in the folder, which is made if it does not exist."""
@@ -113,10 +142,15 @@ class Exchange:
                 os.makedirs(self.folder, exist_ok=True)
         return f"{self.folder}/{uuid.uuid4().hex}"
 
-    def pack(self, *batches: pa.RecordBatch) -> PackedBatches:
-        """Make batches of the same columns ready to be sent; large ones are written to a file."""
+    def pack(self, *batches: pa.RecordBatch, own: bool = False) -> PackedBatches:
+        """Make batches of the same columns ready to be sent; large ones are written to a file.
+
+        If the receiver is the task's ``own`` later hop, they stay in memory, as long as there is room.
+        """
         if self.direct:
             return PackedBatches(DIRECT, list(batches))
+        if own and self.kept is not None and self.kept.has_room(batches):
+            return self.kept.keep(batches)
         if self.folder is None or sum(batch.nbytes for batch in batches) < SMALL:
             return PackedBatches(INLINE, _stream(batches))
         path = self.new_path()
@@ -128,6 +162,12 @@ class Exchange:
             for batch in batches:
                 writer.write_batch(batch)
         return PackedBatches.in_file(path, self.origin)
+
+    def unpack(self, packed: PackedBatches) -> list[pa.RecordBatch]:
+        """The batches that a task has been sent, each parcel once."""
+        if packed.how == KEPT and self.kept is not None:
+            return self.kept.take(packed)
+        return packed.batches()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
