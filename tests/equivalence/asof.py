@@ -30,7 +30,15 @@ ON = (
     "{o}.k = {r}.k AND {o}.ts >= {r}.ts AND {r}.v <> 'b'",
     "{o}.k = {r}.k AND {o}.ts >= {r}.ts AND {o}.id < {r}.id",
     "{o}.ts >= {r}.ts",
+    # the next version, and versions that are told by another value than the event time
+    "{o}.k = {r}.k AND {o}.ts <= {r}.ts",
+    "{o}.k = {r}.k AND {o}.ts < {r}.ts + INTERVAL '2' SECOND",
+    "{o}.k = {r}.k AND {o}.id >= {r}.id",
+    "{o}.k = {r}.k AND {o}.id < {r}.id AND {r}.v <> 'b'",
+    "{o}.v > {r}.v",
+    "{o}.k = {r}.k AND {o}.id + 1 >= {r}.id + coalesce({r}.k, 3)",
 )
+KINDS = ("ASOF JOIN", "ASOF JOIN", "ASOF LEFT JOIN", "ASOF LEFT JOIN", "ASOF RIGHT JOIN", "ASOF FULL JOIN")
 
 Rows = Counter[tuple[Any, ...]]
 
@@ -132,7 +140,7 @@ def _tuples(rng: random.Random, batch: int, name: str, used: set[datetime] | Non
 
 
 def _text(rng: random.Random) -> str:
-    kind = rng.choice(("ASOF JOIN", "ASOF JOIN", "ASOF LEFT JOIN"))
+    kind = rng.choice(KINDS)
     window = {name: rng.choice(WINDOWS) for name in ("o", "r", "c")}
     on = rng.choice(ON).format(o="o", r="r")
     shape = rng.choice(("pair", "pair", "pair", "system", "above", "below", "twice"))

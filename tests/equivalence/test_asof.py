@@ -6,12 +6,13 @@ from collections import Counter
 from datetime import datetime, timedelta
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 import weft
 from tests.equivalence.asof import SCHEMA, random_asof, rows_of
 from tests.shares import quick, seeds
-from weft.errors import SqlError
+from weft.errors import QueryError, SqlError
 from weft.optimizer.space import Options
 from weft.testing import LocalRun
 
@@ -119,17 +120,15 @@ def test_that_results_wait_for_the_watermark_of_the_versions() -> None:
 
 
 REFUSED = {
-    "SELECT o.id FROM o ASOF JOIN r ON o.k = r.k": "needs a condition that compares the event time of r",
-    "SELECT o.id FROM o ASOF JOIN r ON o.k = r.k AND o.ts >= r.ts - INTERVAL '1' SECOND": "needs a condition",
-    "SELECT o.id FROM o ASOF JOIN r ON o.k = r.k AND o.ts <= r.ts": "needs a condition",
-    "SELECT o.id FROM o ASOF JOIN t ON o.k = t.k": "is a table",
+    "SELECT o.id FROM o ASOF JOIN r ON o.k = r.k": "no comparison by order",
+    "SELECT o.id FROM o ASOF JOIN r ON o.k = r.k AND o.k > r.k AND o.id < r.id": "several comparisons by order",
+    "SELECT o.id FROM o ASOF JOIN t ON o.k = t.k": "no comparison by order",
     "SELECT o.id FROM o JOIN t FOR SYSTEM_TIME AS OF o.ts ON o.k = t.k": "has no event time",
-    "SELECT o.id FROM o ASOF JOIN r USING (k, ts)": "takes no USING",
-    "SELECT o.id FROM o ASOF FULL JOIN r ON o.k = r.k AND o.ts >= r.ts": "not supported",
+    "SELECT o.id FROM o FULL JOIN r FOR SYSTEM_TIME AS OF o.ts ON o.k = r.k": "not supported",
     "SELECT o.id FROM o ASOF JOIN r": "needs a condition",
+    "SELECT t.k FROM o ASOF RIGHT JOIN t ON o.k >= t.k": "is a table",
     "SELECT r.id FROM r FOR SYSTEM_TIME AS OF o.ts": "older version",
     "SELECT o.id FROM o ASOF JOIN (r JOIN c ON r.k = c.k) ON o.k = r.k AND o.ts >= r.ts": "one stream of versions",
-    "SELECT c.id FROM c LEFT JOIN o ON o.k = c.k ASOF JOIN r ON o.k = r.k AND o.ts >= r.ts": "needs a condition",
 }
 
 
@@ -152,3 +151,47 @@ def test_that_the_builder_says_the_same() -> None:
     query = session.parse("SELECT o.id FROM o ASOF LEFT JOIN r ON o.k = r.k AND o.ts >= r.ts")
     assert session.parse(built) == query
     assert session.parse(str(query)) == query
+
+
+SPELLINGS = {
+    "SELECT o.id FROM o ASOF JOIN r USING (k, ts)": "SELECT o.id FROM o ASOF JOIN r ON o.k = r.k AND o.ts >= r.ts",
+    "SELECT o.id FROM o ASOF LEFT JOIN r MATCH_CONDITION (o.ts >= r.ts) ON o.k = r.k": (
+        "SELECT o.id FROM o ASOF LEFT JOIN r ON o.k = r.k AND o.ts >= r.ts"
+    ),
+    "SELECT o.id FROM o ASOF JOIN r MATCH_CONDITION (o.ts < r.ts) USING (k)": (
+        "SELECT o.id FROM o ASOF JOIN r ON o.k = r.k AND o.ts < r.ts"
+    ),
+    "SELECT o.id FROM o ASOF SEMI JOIN r USING (k, ts)": "SELECT o.id FROM o SEMI JOIN r ON o.k = r.k AND o.ts >= r.ts",
+    "SELECT o.id FROM o ASOF ANTI JOIN r ON o.id > r.id": "SELECT o.id FROM o ANTI JOIN r ON o.id > r.id",
+}
+
+
+@pytest.mark.parametrize("text", SPELLINGS)
+def test_that_spellings_of_other_databases_say_the_same(text: str) -> None:
+    session = weft.Session()
+    for name in ("o", "r"):
+        session.stream(name, SCHEMA, event_time="ts")
+    assert session.parse(text) == session.parse(SPELLINGS[text])
+
+
+def test_that_a_query_whose_rows_would_never_leave_is_refused() -> None:
+    session = weft.Session()
+    for name in ("o", "r"):
+        session.stream(name, SCHEMA, event_time="ts")
+    text = "SELECT o.id, r.id AS version FROM o ASOF JOIN r ON o.k = r.k AND o.id >= r.id"
+    session.query(text, name="q", sink=weft.to_memory())
+    with pytest.raises(QueryError, match="would never give the rows of o") as caught:
+        session.start()
+    assert "run_available" in (caught.value.hint or "")
+
+
+def test_that_versions_of_a_table_are_joined_at_once() -> None:
+    session = weft.Session()
+    session.stream("o", SCHEMA, event_time="ts")
+    prices = pa.table({"k": [1, 1, 1], "since": [5, 10, 20], "v": ["a", "b", "c"]})
+    session.table("t", prices)
+    text = "SELECT o.id, t.v FROM o ASOF LEFT JOIN t ON o.k = t.k AND o.id >= t.since"
+    session.query(text, name="q", sink=weft.to_memory())
+    rows = [{"id": number, "k": 1, "v": "", "ts": NOON} for number in (1, 7, 10, 30)]
+    given = LocalRun(session).batch({"o": rows})["q"]
+    assert rows_of(given) == Counter({(1, None): 1, (7, "a"): 1, (10, "b"): 1, (30, "c"): 1})

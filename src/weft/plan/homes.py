@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from weft.logical.expr.expression import Call, Expr
-from weft.logical.query.join_tree import TESTS, Join
+from weft.logical.query.join_tree import LACKS_LEFT, TESTS, Join
 from weft.plan.join_plan import Layout
 
 __all__ = ["RowPlace", "locate_rows"]
@@ -45,7 +45,7 @@ def locate_rows(side: Join | str, layouts: Mapping[str, Layout]) -> RowPlace | N
     if left.everywhere:  # no single partition can tell that a left row has no partner
         return right if side.kind == "inner" else None
     if right.everywhere:
-        return left if side.kind != "full" else None
+        return left if side.kind not in LACKS_LEFT else None
     if not any(_meet(term, left.by, right.by) for term in side.on):
         return None
     return RowPlace(False, left.by if side.kind in TESTS else left.by | right.by)

@@ -314,9 +314,10 @@ class _Joins:
         merged, on = self._using(join, using, left, right)
         shown = using_first(merged[len(merged) - len(using) :], both.shown)
         tests = self.binding._tests(self.taken) if self.is_tree else self.tests
-        if join.on is not None:
-            scope = replace(self._scope(both), sub_selects=tests)
-            on += tuple(bind_conditions(join.on, scope, "ON"))
+        for piece, clause in ((join.on, "ON"), (join.match, "MATCH_CONDITION")):
+            if piece is not None:
+                scope = replace(self._scope(both), sub_selects=tests)
+                on += tuple(bind_conditions(piece, scope, clause))
         if join.as_of is not None:
             versions = right.every[0]
             on += (not_after(versions, join.as_of, self._scope(left)),)
@@ -403,11 +404,12 @@ class _Joins:
         merged: tuple[Merged, ...] = (*left.merged, *right.merged)
         equalities: tuple[Expr, ...] = ()
         for place, name in enumerate(using):
+            operator = ">=" if join.ordered and place == len(using) - 1 else "="
             if any(name.text.lower() == other.text.lower() for other in using[:place]):
                 raise name.error(f"USING names {name.text} twice", "leave it out once")
             try:
                 one, equality = Scope(left.inputs, merged).merge_using(
-                    Scope(right.inputs, merged), name.text, join.kind
+                    Scope(right.inputs, merged), name.text, join.kind, operator
                 )
             except QueryError as error:
                 raise name.error(error.message, error.hint) from None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from weft.errors import QueryError, SqlError, nearest
 from weft.logical.catalog import Catalog
+from weft.logical.query.join_tree import ASOF
 from weft.logical.query.limits import DEFAULT_LIMITS, Limits
 from weft.logical.query.query import Query
 from weft.sql.bind import bind
@@ -21,7 +22,7 @@ from weft.sql.windows import WindowLike, parse_window
 
 __all__ = ["Builder", "from_", "parse_statement", "select"]
 
-_KINDS = ("inner", "left", "right", "full", "semi", "anti", "mark", "asof", "asof left", "cross")
+_KINDS = ("inner", "left", "right", "full", "semi", "anti", "mark", *ASOF, "cross")
 
 
 def select(*items: str) -> Builder:
@@ -97,7 +98,7 @@ class Builder:
         """Join a stream, a query, or several streams joined already, onto what the last `from_` gave.
 
         ``kind`` is inner, left, right, full, semi, anti, mark (rows of the left side, each once, and whether the other
-        has a partner: ``b.$present``) or cross.
+        has a partner: ``b.$present``), cross, or asof, asof left, asof right and asof full.
         """
         if _text("kind", kind) not in _KINDS:
             raise QueryError(f"there is no join {kind!r}", hint=nearest(kind, _KINDS))

@@ -106,7 +106,8 @@ def _condition(piece: Piece, scope: Scope, negated: bool) -> Expr:
             return binder.tested("=", node, node.this, node.args["query"], negated)
         except (QueryError, CatalogError) as error:
             raise piece.source.blame(node, error) from None
-    if isinstance(node, exp.Binary) and isinstance(node.expression, exp.Any | exp.All):
+    quantified = isinstance(node, exp.Binary) and isinstance(node.expression, exp.Any | exp.All)
+    if isinstance(node, exp.Binary) and quantified and _BINARY.get(type(node)) in _OPPOSITE:
         try:
             return binder.quantified(node, negated)
         except (QueryError, CatalogError) as error:

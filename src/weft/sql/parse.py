@@ -155,6 +155,7 @@ class WeftSql(Spark):
         """Spark's tokenizer, in which no word makes the rest of the text an opaque command."""
 
         COMMANDS: ClassVar = set()
+        KEYWORDS: ClassVar = {**Spark.Tokenizer.KEYWORDS, "MATCH_CONDITION": TokenType.MATCH_CONDITION}
 
     Parser = WeftParser
 

@@ -41,6 +41,14 @@ _KINDS |= {(side, kind): side.lower() for side in ("LEFT", "RIGHT", "FULL") for 
 _KINDS |= {(side, kind): kind.lower() for side in ("", "LEFT") for kind in ("SEMI", "ANTI")}
 _KINDS["LEFT", "MARK"] = "mark"
 
+# The kinds of ASOF joins, and of those with FOR SYSTEM_TIME. To ask whether there is a version, any of them will do.
+_ASOF = {("", kind): "asof" for kind in ("", "INNER")}
+_ASOF |= {
+    (side, kind): f"asof {side.lower()}" for side in ("LEFT", "RIGHT", "FULL") for kind in ("", "OUTER")
+}
+_ASOF |= {(side, kind): kind.lower() for side in ("", "LEFT") for kind in ("SEMI", "ANTI")}
+_VERSIONED = {words: kind for words, kind in _ASOF.items() if kind in ("asof", "asof left")}
+
 _ASOF_HINT = (
     "write a ASOF JOIN b ON a.k = b.k AND a.ts >= b.ts, or a JOIN b FOR SYSTEM_TIME AS OF a.ts ON a.k = b.k; "
     "LEFT keeps rows without a version"
@@ -222,14 +230,15 @@ class _FromReader:
         return tuple(parts)
 
     def _is_comma(self, join: exp.Join) -> bool:
-        said = ("kind", "side", "method", "on", "using")
+        said = ("kind", "side", "method", "on", "using", "match_condition")
         if any(join.args.get(key) for key in said):
             return False
         refuse_arguments(self.source, join, "this")
         return True
 
     def _join(self, left: Relation, join: exp.Join) -> JoinRef:
-        refuse_arguments(self.source, join, "this", "kind", "side", "method", "on", "using")
+        versioned = ("match_condition",) if join.args.get("method") == "ASOF" else ()
+        refuse_arguments(self.source, join, "this", "kind", "side", "method", "on", "using", *versioned)
         method, side, kind = (join.args.get(key) or "" for key in ("method", "side", "kind"))
         if method == "ASOF" or join.this.args.get("version"):
             return self._asof(left, join, method, side, kind)
@@ -256,13 +265,12 @@ class _FromReader:
         )
 
     def _asof(self, left: Relation, join: exp.Join, method: str, side: str, kind: str) -> JoinRef:
-        """A join with the latest version: ASOF JOIN, or FOR SYSTEM_TIME AS OF after the name of a stream."""
+        """A join with one version of several: ASOF JOIN, or FOR SYSTEM_TIME AS OF after the name of a stream."""
         version, source = join.this.args.get("version"), self.source
-        if method not in ("", "ASOF") or side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER"):
+        joined = _ASOF.get((side, kind)) if method else _VERSIONED.get((side, kind))
+        if joined is None or (method and method != "ASOF"):
             words = " ".join(word for word in (method, side, kind) if word)
             raise source.error(source.span(join), f"{words} JOIN is not supported here", _ASOF_HINT)
-        if join.args.get("using"):
-            raise source.error(source.span(join), "a join with the latest version takes no USING", _ASOF_HINT)
         as_of = None
         if version is not None:
             if method or version.args.get("kind") != "AS OF" or version.name != "TIMESTAMP":
@@ -273,12 +281,21 @@ class _FromReader:
                 )
             as_of = self.reader.piece(version.args["expression"])
             join.this.set("version", None)
-        on = join.args.get("on")
+        on, match, using = (join.args.get(key) for key in ("on", "match_condition", "using"))
         right = self._relation(join.this)
-        if on is None:
+        if on is None and match is None and not using:
             (ref, *_) = leaves(right)
-            raise ref.called.error("a join with the latest version needs a condition", _ASOF_HINT)
-        return JoinRef("asof left" if side else "asof", left, right, self.reader.piece(on), as_of=as_of)
+            raise ref.called.error("a join with one version of several needs a condition", _ASOF_HINT)
+        return JoinRef(
+            joined,
+            left,
+            right,
+            self.reader.piece(on) if on else None,
+            tuple(_name(source, name) for name in using or ()),
+            as_of,
+            match=self.reader.piece(match) if match else None,
+            ordered=as_of is None and match is None,
+        )
 
     def _relation(self, node: exp.Expr) -> Relation:
         if isinstance(node, exp.Subquery):

@@ -254,12 +254,12 @@ class Scope:
             candidates[f"{identifier(named.alias)}.{identifier(spelled)}"] = expr
         return candidates
 
-    def merge_using(self, right: Scope, name: str, kind: str) -> tuple[Merged, Expr]:
-        """The one column that USING makes of those of a name here and to the right, and the equality of the two."""
+    def merge_using(self, right: Scope, name: str, kind: str, operator: str = "=") -> tuple[Merged, Expr]:
+        """The one column that USING makes of those of a name here and to the right, and how the two are compared."""
         sides = self.unqualified(name), right.unqualified(name)
         both = (*self.inputs, *right.inputs)
         owners = frozenset(named.alias for named in both if _has(named, name))
-        return Merged(name.lower(), owners, _merge(kind, *sides)), call("=", *sides)
+        return Merged(name.lower(), owners, _merge(kind, *sides)), call(operator, *sides)
 
 
 def _stream(named: Named) -> str:
@@ -278,9 +278,9 @@ def provenance(inputs: Iterable[Named]) -> Expr:
 
 def _merge(kind: str, left: Expr, right: Expr) -> Expr:
     """The value of a column after USING: whichever side is there."""
-    if kind == "full":
+    if kind in ("full", "asof full"):
         return call("coalesce", left, right)
-    return right if kind == "right" else left
+    return right if kind in ("right", "asof right") else left
 
 
 def _listing(name: str, inputs: Sequence[Named]) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from weft.errors import SqlError
+from weft.logical.query.join_tree import LACKS_LEFT, LACKS_RIGHT
 from weft.logical.query.window import UNBOUNDED, Window
 from weft.sql.source import Piece, Span, SqlText
 
@@ -84,10 +85,11 @@ InputRef = StreamRef | SelectRef
 
 @dataclass(frozen=True, slots=True)
 class JoinRef:
-    """A join in FROM: inner, left, right, full, semi, anti, mark, asof, asof left or cross.
+    """A join in FROM: inner, left, right, full, semi, anti, mark, cross, asof, asof left, asof right or asof full.
 
-    ``as_of`` is the time at which a version is asked for, where FOR SYSTEM_TIME says it. If it is ``natural``, it joins
-    on the columns whose names both sides have.
+    ``as_of`` is the time at which a version is asked for, where FOR SYSTEM_TIME says it, and ``match`` what
+    MATCH_CONDITION says. If it is ``natural``, it joins on the columns whose names both sides have. If it is
+    ``ordered``, the last column of USING must not be larger on the right side than on the left.
     """
 
     kind: str
@@ -97,6 +99,8 @@ class JoinRef:
     using: tuple[Name, ...] = ()
     as_of: Piece | None = None
     natural: bool = False
+    match: Piece | None = None
+    ordered: bool = False
 
 
 Relation = InputRef | JoinRef
@@ -146,7 +150,7 @@ class Statement:
     @property
     def is_outer(self) -> bool:
         """Whether any join is an outer join, and so pads rows with NULLs."""
-        return any(join.kind in ("left", "right", "full", "asof left") for join in self._joins())
+        return any(join.kind in (*LACKS_LEFT, *LACKS_RIGHT) for join in self._joins())
 
     @property
     def is_tree(self) -> bool:

@@ -32,8 +32,9 @@ from sqlglot import exp
 from weft.errors import ConfigError, QueryError
 from weft.logical.expr.expression import Expr, identifier, to_sql, type_sql
 from weft.logical.expr.user_functions import has_user_call, user_calls
+from weft.logical.outer.asof import choice_of
 from weft.logical.outer.outer import always
-from weft.logical.query.join_tree import ASOF, MARK, Join
+from weft.logical.query.join_tree import ASOF, LACKS_LEFT, MARK, Join
 from weft.logical.query.query import PRESENT, Input, Query
 from weft.logical.query.window import Range, Rows
 from weft.logical.schema import DataType
@@ -228,7 +229,10 @@ def _latest_sql(query: Query, node: Join, sources: Mapping[str, str], versioned:
     right = str(node.right)
     rows = [f"{_quoted(alias)}.{_ROW}" for alias in _visible(node.left)]
     values = [f"{_quoted(right)}.{_quoted(c.name)}" for c in query.columns_of(right) if c.name != PRESENT]
-    order = [f"{_time(query.input(right))} DESC", *(f"{one} DESC NULLS LAST" for one in sorted(values))]
+    choice = choice_of(query, node)
+    value = _time(query.input(right)) if choice is None else _transpiled(choice.value)
+    by = f"{value} {'DESC' if choice is None or choice.latest else 'ASC'}"
+    order = [by, *(f"{one} DESC NULLS LAST" for one in sorted(values))]
     shown = ", ".join(
         f"{row} AS row_{place}" for place, row in enumerate([*rows, f"{_quoted(right)}.{_ROW}"])
     )
@@ -263,8 +267,10 @@ def _joined(query: Query, node: Join | str, sources: Mapping[str, str], versione
             for place, alias in enumerate(names)
         ]
         last = f"{_quoted(str(node.right))}.{_ROW} = latest_{number}.row_{len(names)}"
-        chosen = f"(latest_{number} JOIN {right} ON {last})"
-        return f"({left} {'LEFT' if node.kind == 'asof left' else 'INNER'} JOIN {chosen} ON {' AND '.join(same)})"
+        unused = "RIGHT JOIN" if node.kind in LACKS_LEFT else "JOIN"
+        chosen = f"(latest_{number} {unused} {right} ON {last})"
+        side = node.kind.removeprefix("asof").upper() or "INNER"
+        return f"({left} {side} JOIN {chosen} ON {' AND '.join(same)})"
     together = replace(node, kind="inner").visible
     _check_versions(query, node, versioned)
     terms = [*map(_transpiled, node.on), *_within([query.input(alias) for alias in together])]

@@ -4,9 +4,9 @@ Guarantees: the rows are those that SQL defines for the joins of the tree, done 
 side and one of the right side match if all terms of ON are true (not false, not NULL) and all of their tuples are
 inside each other's windows. Every row says in which batch it appeared, and until when a tuple that it lacks may still
 come and make it wrong (`JoinedRows`). Rows come in no particular order, and duplicates as often as SQL says.
-Of the versions that a row of an ASOF join matches, one is kept: that of the largest time and, of several such, the one
-whose row has the largest values, column by column in the order of their names, NULL before all others. So it does not
-depend on the order of rows.
+Of the versions that a row of an ASOF join matches, one is kept: that of the largest time, or of the largest or smallest
+value where a `Choice` says so, and, of several such, the one whose row has the largest values, column by column in the
+order of their names, NULL before all others. So it does not depend on the order of rows.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ from weft.kernels.outer.relation import (
     leaf,
 )
 from weft.kernels.probe.ranges import NO_INTS, join_matches
+from weft.logical.outer.asof import Choice
 from weft.logical.outer.outer import joins
-from weft.logical.query.join_tree import ASOF, MARK, Join
+from weft.logical.query.join_tree import ASOF, LACKS_LEFT, LACKS_RIGHT, MARK, Join
 
 __all__ = ["FOREVER", "JoinedRows", "Relation", "rows_of"]
 
@@ -51,15 +52,20 @@ _LATE = ("left", "full", "anti", MARK, *ASOF)
 _KEPT = {"inner": (False, False), "left": (True, False), "right": (False, True), "full": (True, True)}
 
 
-def rows_of(tree: Join | str, relations: Mapping[str, Relation], waits: Waits) -> JoinedRows:
-    """The rows of a tree.
+def rows_of(
+    tree: Join | str,
+    relations: Mapping[str, Relation],
+    waits: Waits,
+    choices: Mapping[int, Choice] | None = None,
+) -> JoinedRows:
+    """The rows of a tree; ``choices`` say by which values ASOF joins, by their numbers, choose versions if not by time.
 
     ``waits`` says, for a join by its number (`logical.outer.outer.joins`) and an input on a side of it, how long after
     the input's tuple a partner that the join lacks may come; None, or no entry, means at any time.
     """
     named = (tree,) if isinstance(tree, str) else tree.aliases
     windowed = any(relations[alias].reach is not None for alias in named)
-    return _Tree(relations, waits, windowed).part(tree, count()).rows
+    return _Tree(relations, waits, windowed, choices or {}).part(tree, count()).rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,7 @@ class _Tree:
     relations: Mapping[str, Relation]
     waits: Waits
     windowed: bool
+    choices: Mapping[int, Choice]
 
     def part(self, tree: Join | str, numbers: Iterator[int]) -> TreeRows:
         """The rows of a part of the tree; ``numbers`` gives its joins their numbers."""
@@ -141,14 +148,18 @@ class _Tree:
     def _asof(
         self, number: int, tree: Join, left: TreeRows, right: TreeRows, found: Iterable[Pairs]
     ) -> TreeRows:
-        """The left rows with the latest version that each matches.
+        """The left rows with the version that each is joined with, and rows without one as the kind of join says.
 
-        None of them is final before no version that is not after it can come any more.
+        None of them is final before no better version can come any more.
         """
         pairs = join_matches([found])
-        ours, theirs = _latest_matches(pairs.probe, pairs.stored, self.relations[str(tree.right)])
-        alone = _alone(len(left), [ours]) if tree.kind == "asof left" else NO_INTS
-        result = self._joined(number, left, right, _Places(ours, theirs, alone, NO_INTS))
+        ranks, choice = self.relations[str(tree.right)].times, self.choices.get(number)
+        if choice is not None:
+            ranks = _codes(flatten(right.values(choice.value))) * (1 if choice.latest else -1)
+        ours, theirs = _best_matches(pairs.probe, pairs.stored, self.relations[str(tree.right)], ranks)
+        alone = _alone(len(left), [ours]) if tree.kind in LACKS_RIGHT else NO_INTS
+        unused = _alone(len(right), [theirs]) if tree.kind in LACKS_LEFT else NO_INTS
+        result = self._joined(number, left, right, _Places(ours, theirs, alone, unused))
         final = result.rows.final[: ours.size]
         np.maximum(final, self._wait(number, left.rows, ours), out=final)
         return result
@@ -248,14 +259,14 @@ def _first_matches(left: Ints, right: Ints, arrived: Longs) -> tuple[Ints, Ints]
     return frozen(left[first].astype(np.int32)), frozen(right[first].astype(np.int32))
 
 
-def _latest_matches(left: Ints, right: Ints, versions: Relation) -> tuple[Ints, Ints]:
-    """The matches, given as row numbers of both sides, with only the latest version of each left row."""
+def _best_matches(left: Ints, right: Ints, versions: Relation, ranks: Longs) -> tuple[Ints, Ints]:
+    """The matches, given as row numbers of both sides, with only the version of the highest rank of each left row."""
     if not left.size:
         return left, right
-    times = versions.times[right]
-    newest = np.full(int(left.max()) + 1, np.iinfo(np.int64).min)
-    np.maximum.at(newest, left, times)
-    kept: Mask = times == newest[left]
+    reached = ranks[right]
+    highest = np.full(int(left.max()) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(highest, left, reached)
+    kept: Mask = reached == highest[left]
     left, right = left[kept], right[kept]
     counts = np.bincount(left)
     if counts.max() > 1:

@@ -34,8 +34,9 @@ from weft.logical.expr.expression import (
 from weft.logical.expr.functions import call
 from weft.logical.expr.nulls import is_null_without
 from weft.logical.nested.nested import latest_time, settled
+from weft.logical.outer.outer import joins
 from weft.logical.query.horizon import TimeBounds, time_bounds
-from weft.logical.query.join_tree import Join
+from weft.logical.query.join_tree import ASOF, LACKS_LEFT, LACKS_RIGHT, Join
 from weft.logical.query.query import PRESENT, Input, Output, Query, make_query
 from weft.logical.query.window import UNBOUNDED, Range, Rows, Window
 from weft.logical.schema import ROW_TIME
@@ -308,6 +309,10 @@ def _why_not_in_tree(query: Query, alias: str, inner: Query, given: Mapping[str,
     """Why a sub-select without outer joins cannot become a part of a query's tree; empty if it can."""
     if query.outer is None:
         return ""
+    if len(inner.inputs) > 1 and any(
+        join.right == alias for _, join in joins(query.outer) if join.kind in ASOF
+    ):
+        return "it has the versions of an ASOF JOIN, which are one stream"
     if len(inner.inputs) == 1 and inner.filters and _has_place(query.outer, alias) is None:
         return "it has a condition, and is below a full outer join"
     used = {c.name for expr in query.expressions() for c in columns(expr) if c.alias == alias}
@@ -353,7 +358,7 @@ def _has_place(tree: Join, alias: str) -> bool | None:
     below = _has_place(side, alias) if isinstance(side, Join) else False
     if below is not False:
         return below
-    if tree.kind == "full":
+    if tree.kind in LACKS_LEFT:
         return None
     return tree.kind == "inner" or not on_left  # rows that fail it have no partner; else the join keeps them
 
@@ -363,5 +368,5 @@ def _is_padded(tree: Join, alias: str) -> bool:
     left = tree.left if isinstance(tree.left, Join) else None
     right = tree.right if isinstance(tree.right, Join) else None
     if alias == tree.left or (left and alias in left.aliases):
-        return tree.kind == "full" or (left is not None and _is_padded(left, alias))
-    return tree.kind in ("full", "left") or (right is not None and _is_padded(right, alias))
+        return tree.kind in LACKS_LEFT or (left is not None and _is_padded(left, alias))
+    return tree.kind in LACKS_RIGHT or (right is not None and _is_padded(right, alias))

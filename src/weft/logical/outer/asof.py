@@ -1,10 +1,11 @@
-"""Joins with the latest version: `ASOF JOIN`, and `FOR SYSTEM_TIME AS OF`.
+"""Joins with one of several versions: `ASOF JOIN`, and `FOR SYSTEM_TIME AS OF`.
 
-Guarantees: the right side of such a join is one input with event time, the *versions*; ON bounds its event time by that
-of an input which no row of the left side misses. Of the versions that fulfil ON and are inside the windows, a left row
-is joined with the one of the largest event time. Of several of the same time it is the one with the largest values in
-the columns that the query reads, in the order of their names, NULL before all others: so the answer depends neither on
-arrival nor on batches.
+Guarantees: the right side of such a join is one input, the *versions*. If ON bounds its event time by that of an input
+which no row of the left side misses, the version of the largest event time is chosen, of those that fulfil ON and are
+inside the windows. Else ON has one comparison by order between a value of the version and one of the left side: the
+version of the largest value is chosen if it must not be above the left one, and that of the smallest if it must not be
+below (`Choice`). Of several such versions it is the one with the largest values in the columns that the query reads, in
+the order of their names, NULL before all others: so the answer depends neither on arrival nor on batches.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from weft.logical.expr.expression import Call, Column, Expr, aliases
 from weft.logical.outer.outer import always, joins, visible
 from weft.logical.outer.tables import Misplaced
 from weft.logical.query.horizon import distances, is_time_bound
-from weft.logical.query.join_tree import ASOF, Join
+from weft.logical.query.join_tree import ASOF, LACKS_LEFT, Join
 from weft.logical.query.query import Query
 
-__all__ = ["AsOf", "asof_joins", "misplaced_versions"]
+__all__ = ["AsOf", "Choice", "asof_joins", "choice_of", "choices", "misplaced_versions"]
 
-_HINT = "write a ASOF JOIN b ON a.k = b.k AND a.ts >= b.ts, with the event times of both"
+_HINT = "write a ASOF JOIN b ON a.k = b.k AND a.ts >= b.ts, with one comparison by order, and others in WHERE"
 
 
 class AsOf(NamedTuple):
@@ -37,10 +38,42 @@ class AsOf(NamedTuple):
     superseded: bool
 
 
+class Choice(NamedTuple):
+    """By which value of the versions that a row matches one is chosen: the ``latest`` is the one with the largest."""
+
+    value: Expr
+    latest: bool
+
+
+def choices(query: Query, tree: Join) -> dict[int, Choice]:
+    """By the number of an ASOF join: by which value it chooses a version; none for those that choose by event time."""
+    found = ((number, choice_of(query, join)) for number, join in joins(tree) if join.kind in ASOF)
+    return {number: choice for number, choice in found if choice is not None}
+
+
+def choice_of(query: Query, join: Join) -> Choice | None:
+    """By which value an ASOF join chooses a version; None if by event time, or if no one comparison says it."""
+    if _asking(query, join) is not None:
+        return None
+    compared = list(_compared(join))
+    return compared[0] if len(compared) == 1 else None
+
+
+def _compared(join: Join) -> Iterator[Choice]:
+    """The values of versions that ON compares by order with values of the left side."""
+    left = set(visible(join.left))
+    for term in join.on:
+        if isinstance(term, Call) and term.function in ("<", "<="):
+            low, high = term.args
+            for value, other, latest in ((low, high, True), (high, low, False)):
+                if aliases(value) == {join.right} and aliases(other) and aliases(other) <= left:
+                    yield Choice(value, latest)
+
+
 def asof_joins(query: Query, tree: Join) -> Iterator[AsOf]:
-    """The joins with the latest version in a tree."""
+    """The joins of a tree with the latest version by event time, of which only rows of the left side are given."""
     for _, join in joins(tree):
-        if join.kind in ASOF and isinstance(join.right, str):
+        if join.kind in ASOF and join.kind not in LACKS_LEFT and isinstance(join.right, str):
             asking = _asking(query, join)
             if asking is not None:
                 keys = tuple(sorted(_keys(join), key=str))
@@ -54,6 +87,8 @@ def _columns_alone(keys: tuple[Expr, ...]) -> bool:
 
 def _asking(query: Query, join: Join) -> str | None:
     """The input of the left side whose event time is not before that of the version; None if there is none."""
+    if not isinstance(join.right, str) or query.input(join.right).event_time is None:
+        return None
     for term in join.on:
         if is_time_bound(query, term):
             for (later, earlier), bound in distances(query, term):
@@ -92,17 +127,8 @@ def _wrong(query: Query, join: Join) -> Misplaced | None:
     if not isinstance(right, str):
         hint = f"{_HINT}; of a sub-select of several streams, d._time is the event time"
         return Misplaced(visible(right)[0], "the right side of an ASOF JOIN is one stream of versions", hint)
-    stream = query.input(right).stream
-    if stream.table:
-        return Misplaced(right, f"{right} is a table, which has no versions by time", "use JOIN")
-    if stream.event_time is None:
-        return Misplaced(
-            right, f"{right} has no event time to tell its versions by", "register it with event_time"
-        )
-    if _asking(query, join) is None:
-        return Misplaced(
-            right,
-            f"ASOF JOIN needs a condition that compares the event time of {right} with that of a stream to its left",
-            _HINT,
-        )
-    return None
+    if _asking(query, join) is not None or choice_of(query, join) is not None:
+        return None
+    several = len(list(_compared(join))) > 1
+    many = "several comparisons by order, and so several" if several else "no comparison by order, and so no"
+    return Misplaced(right, f"ON of this ASOF JOIN has {many} ways to choose a version of {right}", _HINT)

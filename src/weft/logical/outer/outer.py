@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from weft.errors import QueryError
 from weft.logical.expr.expression import Call, Expr, aliases, make_call, rename
 from weft.logical.query.horizon import check_times
-from weft.logical.query.join_tree import Join
+from weft.logical.query.join_tree import LACKS_LEFT, LACKS_RIGHT, TESTS, Join
 from weft.logical.query.query import Query, make_query
 from weft.logical.query.window import Rows
 
@@ -59,9 +59,8 @@ def always(side: Side) -> tuple[str, ...]:
     """The inputs that no row of a side misses."""
     if isinstance(side, str):
         return (side,)
-    if side.kind in ("inner", "asof"):
-        return (*always(side.left), *always(side.right))
-    return () if side.kind == "full" else always(side.left)
+    left = () if side.kind in LACKS_LEFT else always(side.left)
+    return left if side.kind in (*LACKS_RIGHT, *TESTS) else (*left, *always(side.right))
 
 
 def core_and_closing(query: Query) -> tuple[Query, Closing | None]:
@@ -113,10 +112,10 @@ def _sunk(side: Side, terms: list[Expr]) -> tuple[Side, list[Expr], list[Expr]]:
         to_left, to_right = _about(terms, left), _about(terms, right)
         on = [term for term in terms if term not in to_left + to_right]
     else:
-        to_left = _about(terms, left) if side.kind != "full" else []
+        to_left = _about(terms, left) if side.kind not in LACKS_LEFT else []
         rest = [term for term in terms if term not in to_left]
         to_left += _about(side.on, left) if side.kind == "semi" else []
-        to_right = _about(side.on, right) if side.kind != "full" else []
+        to_right = _about(side.on, right) if side.kind not in LACKS_LEFT else []
         on = [term for term in side.on if term not in to_left + to_right]
     one, found, stuck = _sunk(side.left, to_left)
     other, more, also = _sunk(side.right, to_right)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from weft.errors import QueryError
 from weft.logical.outer.outer import Side, visible
-from weft.logical.query.join_tree import Join
+from weft.logical.query.join_tree import LACKS_LEFT, Join
 from weft.logical.query.query import Query
 
 __all__ = ["Misplaced", "check_driven", "misplaced_table"]
@@ -49,7 +49,7 @@ def _in_side(side: Side, tables: frozenset[str]) -> Misplaced | None:
 def _at(join: Join, tables: frozenset[str]) -> Misplaced | None:
     if join.kind == "inner":
         return None
-    for side in (join.left, join.right) if join.kind == "full" else (join.left,):
+    for side in (join.left, join.right) if join.kind in LACKS_LEFT else (join.left,):
         if not _has_stream(side, tables):
             (first, *_) = visible(side)
             return Misplaced(
@@ -57,10 +57,10 @@ def _at(join: Join, tables: frozenset[str]) -> Misplaced | None:
                 f"{first} is a table: its rows start no result, so those without a partner are never given",
                 "name the stream first, as in stream LEFT JOIN table",
             )
-    away = [_names(join.left), _names(join.right)] if join.kind == "full" else [_names(join.right)]
+    away = [_names(join.left), _names(join.right)] if join.kind in LACKS_LEFT else [_names(join.right)]
     for names in away:
         inside = [name for name in names if name in tables]
-        if inside and (len(inside) < len(names) or join.kind == "full"):
+        if inside and (len(inside) < len(names) or join.kind in LACKS_LEFT):
             return Misplaced(
                 inside[0],
                 f"table {inside[0]} cannot decide here whether tuples of streams are partners: another version of it "
@@ -77,7 +77,7 @@ def _has_stream(side: Side, tables: frozenset[str]) -> bool:
     left = _has_stream(side.left, tables)
     if side.kind == "inner":
         return left or _has_stream(side.right, tables)
-    return left and (side.kind != "full" or _has_stream(side.right, tables))
+    return left and (side.kind not in LACKS_LEFT or _has_stream(side.right, tables))
 
 
 def _names(side: Side) -> tuple[str, ...]:

@@ -13,9 +13,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 from weft.errors import QueryError
+from weft.logical.outer.asof import asof_joins
 from weft.logical.outer.outer import Side, always, core_and_closing, joins, visible
 from weft.logical.query.horizon import distances
-from weft.logical.query.join_tree import ASOF, MARK, Join
+from weft.logical.query.join_tree import ASOF, LACKS_LEFT, MARK, Join
 from weft.logical.query.query import Query
 from weft.logical.query.window import Range
 
@@ -61,10 +62,14 @@ class _Times:
 
     def _wait(self, number: int, join: Join) -> None:
         for side, away in ((join.left, join.right), (join.right, join.left)):
-            if side is join.right and join.kind != "full":
+            if side is join.right and join.kind not in LACKS_LEFT:
                 continue
             for name in visible(side):
                 self.found[number, name] = self._settled(join, name, away)
+        if join.kind in ASOF and join.kind in LACKS_LEFT:  # a left row may still turn to a better version
+            turning = _most([self.found[number, name] for name in visible(join.left)])
+            for name in visible(join.right):
+                self.found[number, name] = _sum(self.found[number, name], turning)
 
     def _settled(self, join: Join, name: str, away: Side) -> timedelta | None:
         """How long after a tuple all that can be its partner on the other side is there, and final."""
@@ -78,7 +83,7 @@ class _Times:
 
     def _below(self, join: Join, name: str, below: Join) -> Iterator[timedelta | None]:
         number = self.numbers[id(below)]
-        for side in (below.left, below.right) if below.kind == "full" else (below.left,):
+        for side in (below.left, below.right) if below.kind in LACKS_LEFT else (below.left,):
             every = [(z, _sum(self.later(join, z, name), self.found[number, z])) for z in visible(side)]
             sure = [span for z, span in every if z in always(side) and span is not None]
             yield min(sure) if sure else _most([span for _, span in every])
@@ -150,9 +155,7 @@ def spans(query: Query, tree: Join) -> dict[str, timedelta | None]:
 def reaches(query: Query, tree: Join) -> dict[str, timedelta | None]:
     """Per input: how much older than its tuple another can be whose rows it affects; None: without limit."""
     times = _Times(query, tree)
-    versions = {
-        join.right for _, join in joins(tree) if join.kind in ASOF
-    }  # of which only the latest matters
+    versions = {use.versions for use in asof_joins(query, tree)}  # of which only the latest matters
     every = [name for name in query.driving if name not in versions]
     others = {name: [other for other in every if other != name] for name in query.aliases}
     return {name: _most([_NONE, *(times.lateness(name, o) for o in others[name])]) for name in query.aliases}
@@ -210,8 +213,8 @@ def never_closed(query: Query, tree: Join) -> tuple[str, ...]:
     found: list[str] = []
     known = waits(query, tree)
     for number, join in joins(tree):
-        kept = {"full": (join.left, join.right), **dict.fromkeys(("left", "anti", MARK), (join.left,))}
-        for side in kept.get(join.kind, ()):
+        waiting = (join.left,) if join.kind in ("left", "anti", MARK, *ASOF) else ()
+        for side in (join.left, join.right) if join.kind in LACKS_LEFT else waiting:
             sure = [known[number, name] for name in always(side) if known[number, name] is not None]
             if not sure and _most(known[number, name] for name in visible(side)) is None:
                 found += [n for n in visible(side) if known[number, n] is None and n not in found]

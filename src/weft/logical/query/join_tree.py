@@ -22,7 +22,18 @@ from weft.logical.expr.conditions import sort_predicates, terms_of
 from weft.logical.expr.expression import Expr, aliases, all_of, columns, rename, to_sql
 from weft.logical.expr.nulls import rejects_null
 
-__all__ = ["ASOF", "MARK", "PRESENT", "TESTS", "Join", "only_inner", "simplify_joins", "unseen"]
+__all__ = [
+    "ASOF",
+    "LACKS_LEFT",
+    "LACKS_RIGHT",
+    "MARK",
+    "PRESENT",
+    "TESTS",
+    "Join",
+    "only_inner",
+    "simplify_joins",
+    "unseen",
+]
 
 
 # The column that no stream has: TRUE for every tuple, NULL where a row has none.
@@ -34,8 +45,12 @@ MARK = "mark"
 # The joins that only test whether there is a partner.
 TESTS = ("semi", "anti", MARK)
 
-# The joins with the latest version; the second keeps rows for which there is none.
-ASOF = ("asof", "asof left")
+# The joins with one version of several; all but the first keep rows of a side, or of both, that are not joined.
+ASOF = ("asof", "asof left", "asof right", "asof full")
+
+# The joins whose rows may lack their left side, and those whose rows may lack their right side.
+LACKS_LEFT = ("right", "full", "asof right", "asof full")
+LACKS_RIGHT = ("left", "full", "asof left", "asof full")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from weft.logical.expr.user_functions import FunctionFigures, has_user_call
 from weft.logical.outer.asof import asof_joins
 from weft.logical.outer.outer import joins, visible
 from weft.logical.outer.waiting import AT_ONCE, waits
-from weft.logical.query.join_tree import ASOF, Join
+from weft.logical.query.join_tree import ASOF, LACKS_LEFT, Join
 from weft.logical.query.ordering import Ordering
 from weft.logical.query.query import Query
 from weft.logical.query.window import Rows
@@ -373,11 +373,15 @@ def _join(at: int, join: Join, waiting: dict[tuple[int, str], timedelta | None])
     if join.kind in ASOF:
         asked = [name for name in visible(join.left) if waiting[at, name] is not None]
         yield (
-            f"{', '.join(visible(join.left))} with the latest of {_described(join, join.left)}: "
-            f"leave when time has passed {' or '.join(asked)}"
+            f"{', '.join(visible(join.left))} with one version of {_described(join, join.left)}: "
+            + (
+                f"leave when time has passed {' or '.join(asked)}"
+                if asked
+                else "leave at the end of the input"
+            )
         )
         return
-    for side in (join.left, join.right) if join.kind == "full" else (join.left,):
+    for side in (join.left, join.right) if join.kind in LACKS_LEFT else (join.left,):
         names = visible(side)
         bounded = [
             f"{name} + {format_duration(wait).lower()}" for name in names if (wait := waiting[at, name])

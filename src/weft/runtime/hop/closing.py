@@ -64,7 +64,7 @@ def close_rows(
     if chosen is None:
         return
     picked = {alias: _Picked.of(one, chosen[alias]) for alias, one in held.items()}
-    rows = rows_of(plan.closing.tree, _relations(plan, picked, batch_order.number), plan.waits)
+    rows = rows_of(plan.closing.tree, _relations(plan, picked, batch_order.number), plan.waits, plan.choices)
     leaving = np.flatnonzero(_leaving(plan, rows, picked, clock, batch_order))
     size = max(1, portion // sum(map(_width, held.values())))
     for first in range(0, leaving.size, size):
