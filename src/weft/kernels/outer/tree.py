@@ -5,8 +5,8 @@ side and one of the right side match if all terms of ON are true (not false, not
 inside each other's windows. Every row says in which batch it appeared, and until when a tuple that it lacks may still
 come and make it wrong (`JoinedRows`). Rows come in no particular order, and duplicates as often as SQL says.
 Of the versions that a row of an ASOF join matches, one is kept: that of the largest time, or of the largest or smallest
-value where a `Choice` says so, and, of several such, the one whose row has the largest values, column by column in the
-order of their names, NULL before all others. So it does not depend on the order of rows.
+value where a `VersionChoice` says so, and, of several such, the one whose row has the largest values, column by column
+in the order of their names, NULL before all others. So it does not depend on the order of rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from weft.kernels.outer.relation import (
     leaf,
 )
 from weft.kernels.probe.ranges import NO_INTS, join_matches
-from weft.logical.outer.asof import Choice
+from weft.logical.outer.asof import VersionChoice
 from weft.logical.outer.outer import joins
 from weft.logical.query.join_tree import ASOF, LACKS_LEFT, LACKS_RIGHT, MARK, Join
 
@@ -56,7 +56,7 @@ def rows_of(
     tree: Join | str,
     relations: Mapping[str, Relation],
     waits: Waits,
-    choices: Mapping[int, Choice] | None = None,
+    choices: Mapping[int, VersionChoice] | None = None,
 ) -> JoinedRows:
     """The rows of a tree; ``choices`` say by which values ASOF joins, by their numbers, choose versions if not by time.
 
@@ -73,7 +73,7 @@ class _Tree:
     relations: Mapping[str, Relation]
     waits: Waits
     windowed: bool
-    choices: Mapping[int, Choice]
+    choices: Mapping[int, VersionChoice]
 
     def part(self, tree: Join | str, numbers: Iterator[int]) -> TreeRows:
         """The rows of a part of the tree; ``numbers`` gives its joins their numbers."""

@@ -4,8 +4,8 @@ Guarantees: the right side of such a join is one input, the *versions*. If ON bo
 which no row of the left side misses, the version of the largest event time is chosen, of those that fulfil ON and are
 inside the windows. Else ON has one comparison by order between a value of the version and one of the left side: the
 version of the largest value is chosen if it must not be above the left one, and that of the smallest if it must not be
-below (`Choice`). Of several such versions it is the one with the largest values in the columns that the query reads, in
-the order of their names, NULL before all others: so the answer depends neither on arrival nor on batches.
+below (`VersionChoice`). Of several such versions it is the one with the largest values in the columns that the query
+reads, in the order of their names, NULL before all others: so the answer depends neither on arrival nor on batches.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weft.logical.query.horizon import distances, is_time_bound
 from weft.logical.query.join_tree import ASOF, LACKS_LEFT, Join
 from weft.logical.query.query import Query
 
-__all__ = ["AsOf", "Choice", "asof_joins", "choice_of", "choices", "misplaced_versions"]
+__all__ = ["AsOf", "VersionChoice", "asof_joins", "choice_of", "choices", "misplaced_versions"]
 
 _HINT = "write a ASOF JOIN b ON a.k = b.k AND a.ts >= b.ts, with one comparison by order, and others in WHERE"
 
@@ -38,20 +38,20 @@ class AsOf(NamedTuple):
     superseded: bool
 
 
-class Choice(NamedTuple):
+class VersionChoice(NamedTuple):
     """By which value of the versions that a row matches one is chosen: the ``latest`` is the one with the largest."""
 
     value: Expr
     latest: bool
 
 
-def choices(query: Query, tree: Join) -> dict[int, Choice]:
+def choices(query: Query, tree: Join) -> dict[int, VersionChoice]:
     """By the number of an ASOF join: by which value it chooses a version; none for those that choose by event time."""
     found = ((number, choice_of(query, join)) for number, join in joins(tree) if join.kind in ASOF)
     return {number: choice for number, choice in found if choice is not None}
 
 
-def choice_of(query: Query, join: Join) -> Choice | None:
+def choice_of(query: Query, join: Join) -> VersionChoice | None:
     """By which value an ASOF join chooses a version; None if by event time, or if no one comparison says it."""
     if _asking(query, join) is not None:
         return None
@@ -59,7 +59,7 @@ def choice_of(query: Query, join: Join) -> Choice | None:
     return compared[0] if len(compared) == 1 else None
 
 
-def _compared(join: Join) -> Iterator[Choice]:
+def _compared(join: Join) -> Iterator[VersionChoice]:
     """The values of versions that ON compares by order with values of the left side."""
     left = set(visible(join.left))
     for term in join.on:
@@ -67,7 +67,7 @@ def _compared(join: Join) -> Iterator[Choice]:
             low, high = term.args
             for value, other, latest in ((low, high, True), (high, low, False)):
                 if aliases(value) == {join.right} and aliases(other) and aliases(other) <= left:
-                    yield Choice(value, latest)
+                    yield VersionChoice(value, latest)
 
 
 def asof_joins(query: Query, tree: Join) -> Iterator[AsOf]:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from weft.bucket.index import Order
 from weft.errors import PlanError
 from weft.logical.expr.expression import Column, Expr, columns
-from weft.logical.outer.asof import Choice, asof_joins, choices
+from weft.logical.outer.asof import VersionChoice, asof_joins, choices
 from weft.logical.outer.outer import Closing, joins
 from weft.logical.outer.waiting import completing_inputs, reaches, waits
 from weft.logical.query.join_tree import ASOF, TESTS
@@ -178,7 +178,7 @@ class SweepPlan:
         return frozenset(use.versions for use in asof_joins(self.member.query, self.closing.tree))
 
     @property
-    def choices(self) -> Mapping[int, Choice]:
+    def choices(self) -> Mapping[int, VersionChoice]:
         """By the number of an ASOF join: by which value one of several versions is chosen."""
         return choices(self.member.query, self.closing.tree)
 
