@@ -40,9 +40,10 @@ class Part:
 
     ``what`` is plain JSON that says which piece: a file with its size, a range of offsets. ``bytes`` is about how much
     memory its rows take, by which parts are spread over tasks and batches are kept small enough. Where the source can
-    tell without reading the rows, ``rows`` is how many records there are, good or bad, and ``oldest`` a time that no
-    record is older than, in microseconds; None where it cannot. ``arrived`` is when its first and its last record came,
-    in microseconds since 1970. It is ``stamped`` if the records say themselves when they came, and `PartRows` tell it.
+    tell without reading the rows, ``rows`` is how many records there are, good or bad, and ``oldest`` and ``newest``
+    are times that no record is older or newer than, in microseconds; None where it cannot. ``arrived`` is when its
+    first and its last record came, in microseconds since 1970. It is ``stamped`` if the records say themselves when
+    they came, and `PartRows` tell it.
     """
 
     what: Mapping[str, Any]
@@ -51,6 +52,7 @@ class Part:
     oldest: int | None = None
     arrived: tuple[int, int] | None = None
     stamped: bool = False
+    newest: int | None = None
 
     @property
     def place(self) -> str:
@@ -103,7 +105,8 @@ class CursorContext:
     """What a cursor is told when it is opened: what it said of itself when it was last asked, and what it may use.
 
     ``folder`` is a directory of the stream's own inside the checkpoint; nothing in it is deleted by others. ``spark``
-    is the session of Spark's, None where there is none. No more than ``most_bytes`` are wanted of a part or an offer.
+    is the session of Spark's, None where there is none. No more than ``most_bytes`` are wanted of an offer, and no more
+    than ``part_bytes`` of a part, where it can be smaller.
     ``event_time`` is the column that has the times of the stream's tuples, None if there is none. ``committed`` tells
     the last committed batch.
     """
@@ -116,6 +119,7 @@ class CursorContext:
     most_bytes: int = 1 << 30
     event_time: str | None = None
     committed: Callable[[], int] = lambda: -1
+    part_bytes: int = 1 << 30
 
 
 class Cursor(Protocol):

@@ -19,7 +19,7 @@ from weft.optimizer.space import check_inputs
 from weft.ports.sink import Sink
 from weft.runtime.queries.request import QueryRequest
 from weft.session.planned_query import Owner, PlannedQuery
-from weft.session.settings import Settings
+from weft.session.settings import Settings, TimeSpan
 from weft.session.validation import check_backfill, duration_of, options_for
 from weft.sql.bind import bind, input_order
 from weft.sql.statement import Statement
@@ -72,9 +72,15 @@ def bind_query(
     return BoundQuery(query, options.strategy, ordering, notes)
 
 
-def request_of(planned: PlannedQuery, strategy: str | None = None, backfill: bool = False) -> QueryRequest:
+def request_of(
+    planned: PlannedQuery,
+    strategy: str | None = None,
+    backfill: bool = False,
+    latency: timedelta | str | None = None,
+) -> QueryRequest:
     """What the runtime is asked for: a query under names that do not depend on its author's, who gets them back."""
     common = canonical(planned.query)
     ordering = planned.ordering and planned.ordering.renamed({old: new for new, old in common.names})
     sink = describe_sink(planned.sink) if planned.sink is not None else None
-    return QueryRequest(common.query, common.names, strategy, backfill, sink, ordering)
+    target = None if latency is None else TimeSpan("latency").span(latency).total_seconds()
+    return QueryRequest(common.query, common.names, strategy, backfill, sink, ordering, target)

@@ -152,6 +152,7 @@ class Session(SessionRelations, SessionViews):
         emit_unmatched_after: timedelta | str | None = None,
         order: str = "none",
         precision: int | None = None,
+        latency: timedelta | str | None = None,
     ) -> PlannedQuery:
         """Plan a query, and run it if it has a sink: when the session is started, or from the next batch on.
 
@@ -167,6 +168,7 @@ class Session(SessionRelations, SessionViews):
           inputs had a window of that length. Such rows are given when none can come any more.
         - ``order``: results leave as they are found ("none"), by arrival ("outer", or "inner" with a ``precision``),
           or by event time ("event").
+        - ``latency``: within which time its results are wanted, where that is another than the session's.
         """
         name = self._free_name(name, sink)
         statement = self._parse(text)
@@ -182,7 +184,7 @@ class Session(SessionRelations, SessionViews):
             precision=precision,
         )
         planned = bound.named(name, self, sink_for(sink, bound.ordering))
-        request = request_of(planned, strategy, backfill)
+        request = request_of(planned, strategy, backfill, latency)
         plan = self._plan(name, request)
         self._run(planned, request, plan)
         return planned
@@ -255,11 +257,12 @@ class Session(SessionRelations, SessionViews):
         sink: Sink | None = None,
         strategy: str | None = None,
         backfill: bool = False,
+        latency: timedelta | str | None = None,
         **keywords: Any,
     ) -> PreviewQuestion:
         """A preview that is still to be worked out, which may take long; ``keywords`` are those of `preview`.
 
-        With a ``name``, a ``sink`` or ``backfill`` it is that of a query which is to be added so.
+        With a ``name``, a ``sink``, ``backfill`` or a ``latency`` it is that of a query which is to be added so.
         """
         name, statement, catalog = (
             self._free_name(name, sink),
@@ -270,7 +273,7 @@ class Session(SessionRelations, SessionViews):
             statement, catalog, self._settings, strategy=strategy, backfill=backfill, **keywords
         )
         planned = bound.named(name, self, sink_for(sink, bound.ordering))
-        request = request_of(planned, strategy, backfill)
+        request = request_of(planned, strategy, backfill, latency)
         loop = self._current_run.loop if self._current_run is not None else None
         if loop is not None:
             self._registered.check_runnable({name: request}, ends=self._ends)

@@ -337,7 +337,12 @@ class FileCursor:
     def _parts_of(self, path: str, status: FileStatus) -> list[Part] | None:
         context = self._context
         return parts_of(
-            path, self._format, status, context.most_bytes, context.event_time, self._listing.within
+            path,
+            self._format,
+            status,
+            min(context.part_bytes, context.most_bytes),
+            context.event_time,
+            self._listing.within,
         )
 
     def _status(self, name: str) -> FileStatus | None:

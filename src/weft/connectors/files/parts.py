@@ -62,10 +62,15 @@ _PER_MICROSECOND = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseco
 
 @dataclass(frozen=True, slots=True)
 class RowFacts:
-    """How many rows there are, and a time in microseconds that none is older than; None: that is not known."""
+    """How many rows there are, and times in microseconds that none is older or newer than; None: that is not known."""
 
     rows: int | None = None
     oldest: int | None = None
+    newest: int | None = None
+
+    def part(self, what: Mapping[str, Any], size: int, arrived: tuple[int, int]) -> Part:
+        """The part with these rows, which take so many bytes."""
+        return Part(what, size, self.rows, self.oldest, arrived, newest=self.newest)
 
 
 def parquet_footer(file: BinaryIO, size: int, tail: bytes) -> Any:
@@ -94,7 +99,8 @@ def parquet_facts(metadata: Any, groups: Iterable[int], event_time: str | None) 
     statistics = [group.column(place).statistics for group in chosen if group.num_rows]
     if not statistics or not all(column is not None and column.has_min_max for column in statistics):
         return RowFacts(rows)
-    return RowFacts(rows, min(column.min_raw for column in statistics) * factors[0] // factors[1])
+    times = min(column.min_raw for column in statistics), max(column.max_raw for column in statistics)
+    return RowFacts(rows, *(time * factors[0] // factors[1] for time in times))
 
 
 def _factors(column: Any) -> tuple[int, int] | None:
@@ -209,11 +215,11 @@ def parts_of(
     what = {"file": path, "size": size, "modified": status.modified, "tail": zlib.crc32(end[-_TAIL:])}
     estimate, arrived = _refined(path, format_, size, end), _arrived(status.changed)
     if footer is None:
-        return [Part(what, estimate, facts.rows, facts.oldest, arrived)]
+        return [facts.part(what, estimate, arrived)]
     if size > _SMALL and footer.num_row_groups:
         return list(_by_row_groups(what, footer, most, event_time, arrived))
     facts = parquet_facts(footer, range(footer.num_row_groups), event_time)
-    return [Part(what, estimate, facts.rows, facts.oldest, arrived)]
+    return [facts.part(what, estimate, arrived)]
 
 
 def _arrived(nanoseconds: int) -> tuple[int, int]:
@@ -238,12 +244,12 @@ def _by_row_groups(
     sizes = [max(2 * group.total_byte_size, 12 * group.num_rows * group.num_columns) for group in groups]
     if sum(sizes) <= most or total == 1:
         facts = parquet_facts(footer, range(total), event_time)
-        yield Part(what, sum(sizes), facts.rows, facts.oldest, arrived)
+        yield facts.part(what, sum(sizes), arrived)
         return
     for first, count in _runs(sizes, most):
         named = {**what, "row_groups": [first, count], "of": total}
         facts = parquet_facts(footer, range(first, first + count), event_time)
-        yield Part(named, sum(sizes[first : first + count]), facts.rows, facts.oldest, arrived)
+        yield facts.part(named, sum(sizes[first : first + count]), arrived)
 
 
 def _runs(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
@@ -273,7 +279,7 @@ def remaining_parts(
     footer = _footer_of(what, within)
     facts = [RowFacts() if footer is None else parquet_facts(footer, [group], event_time) for group in left]
     return [
-        Part({**what, "row_groups": [group, 1]}, each, fact.rows, fact.oldest, _arrived(what["modified"]))
+        fact.part({**what, "row_groups": [group, 1]}, each, _arrived(what["modified"]))
         for group, fact in zip(left, facts, strict=True)
     ]
 

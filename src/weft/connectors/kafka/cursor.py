@@ -124,7 +124,8 @@ class KafkaCursor:
         most = max(1, self.context.most_bytes // size)
         self._note_ends(ends, now)
         at_once = min(most, self.rules.max_records_per_batch or most)
-        parts = parts_between(self._positions, ends, begins, size, min(most, _MOST_RECORDS), at_once)
+        in_part = min(most, _MOST_RECORDS, max(1, self.context.part_bytes // size))
+        parts = parts_between(self._positions, ends, begins, size, in_part, at_once)
         parts = parts if self._id is None else [_with_id(part, self._id) for part in parts]
         cuts = 0 if waiting <= at_once else -(-waiting // at_once)  # every batch may cut one part in two
         offered = tuple(map(self._with_arrival, _at_most(parts, at_once)))

@@ -155,7 +155,9 @@ class TableCursor:
 def _part(number: int, table: pa.Table, event_time: str | None) -> Part:
     """The part that a table is; it is read by a task, so a table that has no such times is no error here."""
     place = -1 if event_time is None else table.schema.get_field_index(event_time)
-    oldest = None
+    times = dict[str, int]()
     if place >= 0 and pa.types.is_timestamp(table.schema.field(place).type):
-        oldest = pc.min(table.column(place)).cast(TIMESTAMP, safe=False).value
-    return Part({"table": number}, table.nbytes, table.num_rows, oldest)
+        found = pc.min_max(table.column(place).cast(TIMESTAMP, safe=False))
+        ends = (("oldest", found["min"].value), ("newest", found["max"].value))
+        times = {name: time for name, time in ends if time is not None}
+    return Part({"table": number}, table.nbytes, table.num_rows, **times)

@@ -81,6 +81,13 @@ class BatchPlanner:
         self.planned = plan.number
         self.changelog.settle()
 
+    def requested(self) -> dict[str, QueryRequest]:
+        """The queries of the next batch: those that run or are about to begin, without those that stop."""
+        waiting = {name: self.changelog.request(name) for name in self.changelog.waiting()}
+        stopping = self.changelog.stopping()
+        going_on = {n: one for n, one in self.active_queries.requests.items() if n not in stopping}
+        return going_on | {name: request for name, request in waiting.items() if request is not None}
+
     def stopped(self) -> dict[str, str]:
         """The queries that have stopped, and why; of a name, the last one counts, which may be about to begin."""
         gone = self.active_queries.stopped

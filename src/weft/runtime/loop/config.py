@@ -40,6 +40,9 @@ def _underivable(stream: Stream, _: tuple[str, ...]) -> Source:
     raise QueryError(f"{stream.name} is no source", hint="derived streams need a session")
 
 
+SMALL_PART = 16 << 20  # bytes, of which some tasks read a hundred million a second
+
+
 @dataclass(frozen=True, slots=True)
 class RunConfig:
     """How queries run over streams.
@@ -83,6 +86,11 @@ class RunConfig:
     every: float | None = None
     too_slow: str = "report"
     scaler: Scaler = field(default_factory=FixedScale)
+
+    @property
+    def part_bytes(self) -> int:
+        """How large parts are that batches are made of: small ones, where results are wanted within a time."""
+        return self.batch_bytes if self.latency is None else min(self.batch_bytes, SMALL_PART)
 
     @property
     def limits(self) -> TaskLimits:

@@ -144,6 +144,7 @@ class Loop:
         self._resume(queries, planned)
         self.log.claim()
         state = self.before.cursors if planned is None else planned.cursors
+        self.intake.times.newest = self.before.newest
         for name, source in self.config.sources.items():
             self.intake.open(name, source, state.get(name, {}))
         self.tables.open_all(self.config.tables, state)
@@ -183,7 +184,7 @@ class Loop:
         folder = Path() if self.log.root is None else self.log.root / "streams" / stream
         config, event_time = self.config, self.config.streams[stream].event_time
         given = (config.spark, config.batch_bytes, event_time, lambda: self.committer.last)
-        return CursorContext(stream, state, self.log, folder, *given)
+        return CursorContext(stream, state, self.log, folder, *given, part_bytes=config.part_bytes)
 
     def run_next(self, *, also_empty: bool = False) -> bool:
         """Run the next batch, if there is something to do or it may be empty; return whether one was run."""
@@ -203,6 +204,7 @@ class Loop:
                 self.batch_planner.take_back(plan, self.before)
             raise
         self.committer.begin(finished, self._committed)
+        self.intake.measured(plan, self.before.newest, time.perf_counter() - began)
         return True
 
     def _plan_next(self, also_empty: bool) -> BatchPlan | None:
@@ -213,7 +215,7 @@ class Loop:
             self.committer.wait()  # so that what the last batch gave is offered
         self.wait_points.look()
         self._unfinished.report(self.intake.unfinished())
-        chosen = self.intake.chosen()
+        chosen = self.intake.chosen(self.batch_planner.requested(), self.config.latency, self.now())
         newer = self.tables.has_newer(self.active_queries.program) or self.resets.are_waiting
         due = newer or self.delivery.has_resumed or self.batch_planner.is_due(self.before)
         if not (chosen or also_empty or due):
@@ -224,7 +226,7 @@ class Loop:
             plan = replace(self.batch_planner.new(apply_resets(self.before, resets), chosen), resets=resets)
             self.intake.take(plan)
             ages, oldest = ages_of_inputs(chosen, plan.now), oldest_age(chosen, plan.now)
-            blocked = self.intake.blocked.names()
+            blocked = tuple(sorted({*self.intake.blocked.names(), *self.intake.left_out(chosen)}))
             plan = replace(plan, cursors=self.intake.states(), ages=ages, oldest_age=oldest, blocked=blocked)
             plan = self.tables.planned(plan, self.batch_planner, self.before)
             plan = self.scaling.planned(plan, self.history.last, self.config.partitions)
@@ -445,5 +447,4 @@ class Loop:
 
     def state_of(self, name: str) -> StateBytes:
         """The bytes of a query's stores and held results after the last batch."""
-        program = self.active_queries.program
-        return state_of(program, self.before, name) if program else StateBytes()
+        return state_of(self.active_queries.program, self.before, name)

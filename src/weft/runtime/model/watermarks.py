@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from weft.logical.query.query import connected
+from weft.logical.query.query import Query, connected
 from weft.logical.schema import Stream
 from weft.plan.physical.graph import PhysicalGraph
 from weft.runtime.model.batch_order import ENDED, NEVER, UNKNOWN, Clock
 from weft.runtime.model.columns import micros
 
-__all__ = ["Watermarks", "clocks", "connected_streams"]
+__all__ = ["Watermarks", "clocks", "connected_streams", "joined_streams"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,15 @@ class Watermarks:
 
 
 def connected_streams(graphs: Iterable[PhysicalGraph]) -> list[list[Stream]]:
-    """The streams of graphs, grouped so that streams which a query joins, directly or by others, are together.
+    """The streams of graphs, grouped as those of their queries."""
+    return joined_streams(member.query for graph in graphs for member in graph.members)
+
+
+def joined_streams(queries: Iterable[Query]) -> list[list[Stream]]:
+    """The streams of queries, grouped so that streams which a query joins, directly or by others, are together.
 
     Tables have no watermarks, and connect nothing.
     """
-    queries = [member.query for graph in graphs for member in graph.members]
     joined = [[query.input(alias).stream for alias in query.driving] for query in queries]
     streams = {stream.name: stream for some in joined for stream in some}
     edges = [frozenset(stream.name for stream in some) for some in joined]

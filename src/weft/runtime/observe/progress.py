@@ -373,11 +373,13 @@ def _streams(figures: Mapping[str, Figure], part: QueryPart) -> dict[str, Figure
     return {name: one for name, one in figures.items() if name in streams}
 
 
-def state_of(program: ExecutableGraph, manifest: Manifest, name: str) -> StateBytes:
+def state_of(program: ExecutableGraph | None, manifest: Manifest, name: str) -> StateBytes:
     """The bytes of a query's stores, and of its results that are held back, which are its own.
 
-    In its part, the bytes of a shared store are divided among its users.
+    In its part, the bytes of a shared store are divided among its users. There are none if no query runs.
     """
+    if program is None:
+        return StateBytes()
     held = sum(run.bytes for run in manifest.held.get(name, ()))
     mine = [store for store in program.stores.values() if name in store.node.users]
     sizes = [(manifest.bytes_of(store.identity), len(store.node.users)) for store in mine]

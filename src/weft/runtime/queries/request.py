@@ -18,7 +18,7 @@ from weft.logical.query.ordering import Ordering
 from weft.logical.query.query import Query
 from weft.plan.physical.graph import CODEC
 
-__all__ = ["DERIVED", "QueryRequest", "is_inner"]
+__all__ = ["DERIVED", "QueryRequest", "is_inner", "targets_of"]
 
 DERIVED = "streams"  # the folder of a checkpoint with the rows of derived streams
 
@@ -29,7 +29,8 @@ class QueryRequest:
 
     ``names`` are pairs of an input's canonical name and the author's. ``strategy`` is the planning strategy to be used,
     ``backfill`` says whether results that lie in the stored past are wanted, and ``ordering`` is the order in which
-    results leave. ``sink`` describes where they go; None if the sink cannot be made again from a description.
+    results leave. ``latency`` is within how many seconds they are wanted (None: as the session says). ``sink``
+    describes where they go; None if the sink cannot be made again from a description.
     """
 
     query: Annotated[Query, CODEC]
@@ -38,6 +39,7 @@ class QueryRequest:
     backfill: bool = False
     sink: Mapping[str, Any] | None = None
     ordering: Annotated[Ordering | None, CODEC] = None
+    latency: float | None = None
 
     @property
     def waits(self) -> bool:
@@ -56,3 +58,9 @@ class QueryRequest:
 def is_inner(request: QueryRequest) -> bool:
     """Whether a query runs only because others read its results: those of a derived stream."""
     return request.sink is not None and request.sink.get("kind") == "derived"
+
+
+def targets_of(requests: Mapping[str, QueryRequest], usual: float | None) -> dict[str, float]:
+    """By query of a user's, within how many seconds its results are wanted, where it says so or that is ``usual``."""
+    known = {name: one.latency or usual for name, one in requests.items() if not is_inner(one)}
+    return {name: seconds for name, seconds in known.items() if seconds is not None}

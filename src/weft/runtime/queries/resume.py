@@ -8,7 +8,7 @@ that was asked for while an earlier session ran, and that no batch has yet, begi
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.errors import StateError
@@ -60,7 +60,7 @@ def resume_from_log(
     Batches that were planned and not committed are repeated as they were planned; queries that are new begin after
     them. ``streams`` are the names of those that there are.
     """
-    active = [ActiveQueries.read(log, before.blueprint)]
+    active = [_with_latencies(ActiveQueries.read(log, before.blueprint), queries)]
     number = before.number + 1
     while (plan := log.plan(number)) is not None:
         active.append(ActiveQueries.read(log, plan.blueprint))
@@ -89,6 +89,15 @@ def resume_from_log(
     replaced = dict.fromkeys(asked, "stopped")  # else their names would not have been free
     stop = {name: why for name, why in {**replaced, **stopped, **failed}.items() if name in last.requests}
     return Resumed(active[0], requests, sinks, begin, stop, number - 1)
+
+
+def _with_latencies(active: ActiveQueries, queries: Given) -> ActiveQueries:
+    """Active queries with the targets that are given now, which may be others than before."""
+    requests = {
+        name: replace(one, latency=queries[name][0].latency) if name in queries else one
+        for name, one in active.requests.items()
+    }
+    return replace(active, requests=requests)
 
 
 def _is_new(

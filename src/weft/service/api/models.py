@@ -52,6 +52,7 @@ class QueryBody(PlanBody):
     name: Name | None = None
     sink: Annotated[str, Field(max_length=200)] | dict[str, Any] | None = None
     backfill: bool = False
+    latency: Duration | None = None
 
 
 class StreamBody(BaseModel):

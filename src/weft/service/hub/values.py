@@ -244,6 +244,7 @@ class NewQuery:
     emit_unmatched_after: str | None = None
     order: str = "none"
     precision: int | None = None
+    latency: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
       kept: {sql: SELECT …, sink: {parquet: out}}    # or delta, iceberg, postgres, …: see `pipeline.sinks`
       padded: {sql: SELECT … LEFT JOIN …, emit_unmatched_after: 10 minutes}    # instead of a window
       sorted: {sql: SELECT …, order: outer, precision: 64}    # or inner, event, none
+      urgent: {sql: SELECT …, latency: 200 ms}    # the session's own is a setting, as every: is
     checkpoint: ck                             # where a run keeps its state, or s3://bucket/ck
     master: local[*]                           # optional, as are the driver policy and the limit of bad records
     driver: initial_output_size
@@ -114,6 +115,7 @@ class Pipeline:
     master: str = "local[*]"
     waits: Mapping[str, timedelta] = field(default_factory=dict)  # of rows for a partner, by query, if given
     orders: Mapping[str, tuple[str, int | None]] = field(default_factory=dict)  # with precisions, by query
+    latencies: Mapping[str, timedelta] = field(default_factory=dict)  # targets, by query, if given
     allowed: Allowed = Allowed()  # noqa: RUF009
     serving: ServeSettings = ServeSettings()  # noqa: RUF009
 
@@ -129,6 +131,7 @@ class Pipeline:
                 emit_unmatched_after=wait,
                 order=order,
                 precision=precision,
+                latency=self.latencies.get(name),
             )
 
     def sink(self, name: str) -> Sink:
@@ -207,6 +210,7 @@ def read_pipeline(
         settings.get("master", "local[*]"),
         {name: wait for name, one in asked.items() if (wait := one.emit_unmatched_after) is not None},
         {name: (one.order, one.precision) for name, one in asked.items()},
+        {name: one.latency for name, one in asked.items() if one.latency is not None},
         read_allowed(top.entry("allow"), root, settings.get("checkpoint")),
         read_serving(top.entry("serve")),
     )
@@ -314,27 +318,29 @@ _QUERY = "a query is a text: SELECT … FROM …, or {sql: SELECT … FROM …, 
 
 @dataclass(frozen=True, slots=True)
 class QueryEntry:
-    """The text of a query, where its results go, how long rows wait for a partner and in which order results leave."""
+    """The text of a query, where its results go, how long rows wait, in which order results leave, and how soon."""
 
     sql: str
     sink: Sink | None = None
     emit_unmatched_after: timedelta | None = None
     order: str = "none"
     precision: int | None = None
+    latency: timedelta | None = None
 
 
 def read_query(name: str, node: Node, root: Path) -> QueryEntry:
     """What a file says of a query."""
     if not isinstance(node.value, dict):
         return QueryEntry(node.text(_QUERY))
-    found = node.section(("sql", "sink", "emit_unmatched_after", "order", "precision"))
+    found = node.section(("sql", "sink", "emit_unmatched_after", "order", "precision", "latency"))
     if "sql" not in found:
         raise node.error("the query has no text", _QUERY)
     sink = read_sink(name, found["sink"], root) if "sink" in found else None
     wait = found["emit_unmatched_after"].duration() if "emit_unmatched_after" in found else None
     order = found["order"].choice("order", ORDERS) if "order" in found else "none"
     precision = found["precision"].integer() if "precision" in found else None
-    return QueryEntry(found["sql"].text(_QUERY), sink, wait, order, precision)
+    latency = found["latency"].duration() if "latency" in found else None
+    return QueryEntry(found["sql"].text(_QUERY), sink, wait, order, precision, latency)
 
 
 _TABLE_ENTRIES = ("schema", "source", "refresh", "statistics")

@@ -1,7 +1,7 @@
 """What the streams offer, and what of it the next batch takes.
 
-Guarantees: a part is taken only if it is in the plan of a batch, and is never offered again. A batch takes at most
-``most_bytes``, except that it takes at least one part if there is any.
+Guarantees: a part is taken only if it is in the plan of a batch, and is never offered again. How much a batch takes is
+said in `batch_size`, and of which streams in `choice`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,22 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import is_not
 from typing import Any
 
 from weft.errors import SourceError
+from weft.logical.query.query import Query
 from weft.ports.source import Cursor, CursorContext, Offer, Part, Source
 from weft.runtime.log.values import BatchPlan, Inputs
 from weft.runtime.loop.driver_order import ROW_BYTES
+from weft.runtime.loop.intake.batch_size import BatchSize
 from weft.runtime.loop.intake.blocked_streams import BlockedStreams
+from weft.runtime.loop.intake.choice import StreamTimes, Taken, choose_parts
+from weft.runtime.model.watermarks import joined_streams
 from weft.runtime.observe.metrics import Backlog
+from weft.runtime.queries.request import QueryRequest, targets_of
 
-__all__ = ["Intake", "choose_parts", "left_waiting"]
+__all__ = ["Intake", "left_waiting"]
 
 
 @dataclass
@@ -28,7 +34,8 @@ class Intake:
 
     ``place`` gives the place of a stream's cursor, from its name and state. ``offers`` are those of the last look.
     ``taken`` counts the parts of each stream that were in batches since the start, and ``released`` those of them
-    whose batch is committed. A stream that cannot be read is ``blocked``, where ``may_block`` says that others go on
+    whose batch is committed. ``sizes`` says how much a batch takes, and ``times`` how far streams have come. A stream
+    that cannot be read is ``blocked``, where ``may_block`` says that others go on
     without it; ``last`` is the last batch whose parts were counted.
     """
 
@@ -41,6 +48,8 @@ class Intake:
     cursors: dict[str, Cursor] = field(default_factory=dict)
     offers: dict[str, Offer] = field(default_factory=dict)
     taken: dict[str, int] = field(default_factory=dict, init=False)
+    times: StreamTimes = field(default_factory=StreamTimes, init=False)
+    sizes: BatchSize = field(init=False)
     released: dict[str, int] = field(default_factory=dict, init=False)
     _done: deque[BatchPlan] = field(
         default_factory=deque, init=False
@@ -49,6 +58,12 @@ class Intake:
     _since: dict[str, float] = field(
         default_factory=dict, init=False
     )  # since when a stream has had something that waits
+
+    # The queries of the last batch, and the streams that they join.
+    _groups: tuple[list[Query], list[list[str]]] = field(default_factory=lambda: ([], []), init=False)
+
+    def __post_init__(self) -> None:
+        self.sizes = BatchSize(self.most_bytes)
 
     def open(self, name: str, source: Source, state: Mapping[str, Any]) -> None:
         """Follow one more stream, from where it was taken up to, as ``state`` says."""
@@ -94,10 +109,35 @@ class Intake:
                 if parts and name in self.cursors:
                     self.cursors[name].release(parts)
 
-    def chosen(self) -> dict[str, tuple[Part, ...]]:
-        """The parts that the next batch takes of those that were offered."""
-        offered = {name: offer.parts for name, offer in self.offers.items() if offer.parts}
-        return choose_parts(offered, self.most_bytes)
+    def chosen(self, requests: Mapping[str, QueryRequest], latency: float | None, now: int) -> Taken:
+        """The parts that the next batch takes for some queries, of those that were offered, at a time in microseconds.
+
+        Results are wanted within the ``latency`` that is usual, or that queries say; None: as soon as it goes.
+        """
+        target = min(targets_of(requests, latency).values(), default=None)
+        waited = max((one.seconds for one in self.backlog({}, now).values()), default=0.0)
+        wanted, turn = self.sizes.next_bytes(target, waited), self.last + 1
+        return choose_parts(self.offers, wanted, self.most_bytes, self._joined(requests), self.times, turn)
+
+    def _joined(self, requests: Mapping[str, QueryRequest]) -> list[list[str]]:
+        """The streams with event time that queries join; worked out when these are others than before."""
+        queries = [request.query for request in requests.values()]
+        known, groups = self._groups
+        if len(known) != len(queries) or any(map(is_not, known, queries)):
+            found = joined_streams(queries)
+            groups = [[stream.name for stream in group if stream.event_time] for group in found]
+            self._groups = queries, groups
+        return groups
+
+    def left_out(self, taken: Taken) -> tuple[str, ...]:
+        """The streams of which a batch takes nothing, though they offer something: they are not idle."""
+        return tuple(sorted(name for name, offer in self.offers.items() if offer.parts and name not in taken))
+
+    def measured(self, plan: BatchPlan, newest: Mapping[str, int], seconds: float) -> None:
+        """Learn how long a batch took, and how far it has led: after it, the last times of streams are ``newest``."""
+        inputs = {name: parts for name, parts in plan.inputs.items() if name in self.cursors}
+        self.times.measured(inputs, newest)
+        self.sizes.measured(sum(part.bytes for parts in inputs.values() for part in parts), seconds)
 
     def take(self, plan: BatchPlan) -> None:
         """Have the cursors never offer the parts in a plan again."""
@@ -218,37 +258,3 @@ def left_waiting(
     ]
     first = edges[0] if edges else now if since is None else since * 1e6
     return Backlog(parts, rows, size, max(0.0, (now - first) / 1e6))
-
-
-def choose_parts(offered: Mapping[str, tuple[Part, ...]], most_bytes: int) -> dict[str, tuple[Part, ...]]:
-    """Choose all parts that are offered or, if these are too many bytes, about as many bytes of every stream.
-
-    At least one part is chosen, whatever its size.
-
-    >>> a, b = (Part({}, 10), Part({}, 10), Part({}, 10)), (Part({}, 10),)
-    >>> {name: len(parts) for name, parts in sorted(choose_parts({"a": a, "b": b}, 30).items())}
-    {'a': 2, 'b': 1}
-    """
-    sizes = {name: sum(part.bytes for part in parts) for name, parts in offered.items()}
-    if sum(sizes.values()) <= most_bytes:
-        return dict(offered)
-    found: dict[str, tuple[Part, ...]] = {}
-    room, left = most_bytes, sorted(offered, key=lambda name: sizes[name])
-    while left:
-        name, share = left[0], room // len(left)
-        found[name] = _up_to(offered[name], share)
-        room -= sum(part.bytes for part in found[name])
-        left = left[1:]
-    if not any(found.values()):
-        first = min(offered)
-        found[first] = offered[first][:1]
-    return {name: parts for name, parts in found.items() if parts}
-
-
-def _up_to(parts: tuple[Part, ...], most: int) -> tuple[Part, ...]:
-    total = 0
-    for count, part in enumerate(parts):
-        total += part.bytes
-        if total > most:
-            return parts[:count]
-    return parts
