@@ -155,9 +155,8 @@ class TableCursor:
 def _part(number: int, table: pa.Table, event_time: str | None) -> Part:
     """The part that a table is; it is read by a task, so a table that has no such times is no error here."""
     place = -1 if event_time is None else table.schema.get_field_index(event_time)
-    times = dict[str, int]()
+    found = {"min": None, "max": None}
     if place >= 0 and pa.types.is_timestamp(table.schema.field(place).type):
-        found = pc.min_max(table.column(place).cast(TIMESTAMP, safe=False))
-        ends = (("oldest", found["min"].value), ("newest", found["max"].value))
-        times = {name: time for name, time in ends if time is not None}
-    return Part({"table": number}, table.nbytes, table.num_rows, **times)
+        times = pc.min_max(table.column(place).cast(TIMESTAMP, safe=False))
+        found = {end: times[end].value for end in found}
+    return Part({"table": number}, table.nbytes, table.num_rows, found["min"], newest=found["max"])
