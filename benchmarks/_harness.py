@@ -3,7 +3,8 @@
 Guarantees: a contender is a function of a module; it is called in a process of its own, so that none profits from what
 another has warmed up, with a task that comes and an answer that goes as JSON. Lines that it marks as progress appear on
 standard error. If it fails or takes too long, it is ended with all processes it started, and the last lines of its
-output are shown. No verdict is given on what was not measured.
+output are shown. No verdict is given on what was not measured. What a benchmark concludes is also kept for whoever runs
+it in the same process (`CONCLUSIONS`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,21 @@ _ROOT = Path(__file__).parents[1]
 _WORDS = {True: "reached", False: "missed ", None: "unknown"}
 Contender = Callable[[Any], dict[str, Any]]
 Judged = Iterable[tuple[str, bool | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What a benchmark concluded: targets, whether they were reached, what went wrong, and ratios to peers.
+
+    A ratio is by its name, as in "pair ÷ rocksdb"; the larger it is, the better for Weft.
+    """
+
+    judged: tuple[tuple[str, bool | None], ...] = ()
+    troubles: tuple[str, ...] = ()
+    ratios: Mapping[str, float] = field(default_factory=dict)
+
+
+CONCLUSIONS: list[Conclusion] = []  # of this process
 
 
 class ContenderError(Exception):
@@ -164,9 +180,11 @@ def conclude(
     judged: Judged = (),
     troubles: Iterable[str] = (),
     figures: Any = None,
+    ratios: Mapping[str, float] | None = None,
 ) -> int:
     """Print what went wrong and the verdicts, and write the figures; 1 if anything did or, if strict, one is missed."""
     wrong, targets = list(troubles), list(judged)
+    CONCLUSIONS.append(Conclusion(tuple(targets), tuple(wrong), dict(ratios or {})))
     for trouble in wrong:
         console.print(trouble, highlight=False, markup=False)
     for target, reached in targets:

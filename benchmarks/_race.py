@@ -190,7 +190,11 @@ def race(name: str, description: str, arguments: list[str]) -> int:
         f"{contender}: {outcome.trouble}" for contender, outcome in outcomes.items() if outcome.trouble
     ]
     plain = {contender: one.to_dict() for contender, one in figures.items()}
-    return conclude(console, options, verdicts(join, figures), troubles, plain)
+    weft = figures.get("weft")
+    peers = {peer: one for peer, one in figures.items() if weft is not None and one is not weft}
+    found = {f"{name} ÷ {peer}": _ratio(weft, one) for peer, one in peers.items() if weft is not None}
+    ratios = {what: ratio for what, ratio in found.items() if ratio is not None}
+    return conclude(console, options, verdicts(join, figures), troubles, plain, ratios)
 
 
 @dataclass(frozen=True, slots=True)

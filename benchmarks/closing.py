@@ -8,20 +8,20 @@ for which all rows are looked at once more.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pyarrow as pa
-from benchmarks._harness import make_console, make_table
+from benchmarks._harness import conclude, make_console, make_parser, make_table
 from tests.local_runner import LocalRunner
 
 import weft
 
 KINDS = ("inner", "left", "full", "semi", "anti")
+TARGETS = {"left": 2.0, "semi": 1.5, "anti": 1.5}  # times the work of the inner join
 WINDOW = 10  # seconds
 SECOND = 1_000_000
 
@@ -86,7 +86,7 @@ def end_seconds(rows: int, seed: int) -> tuple[float, int]:
 
 def main(arguments: Sequence[str]) -> int:
     """Measure all kinds and print the tables."""
-    parser = argparse.ArgumentParser("weft bench closing", description=__doc__)
+    parser = make_parser("closing", __doc__, "json strict")
     parser.add_argument("--rows", type=int, default=50_000, help="of each stream in a batch")
     parser.add_argument("--keys", type=int, default=1_000_000, help="different ones")
     parser.add_argument("--batches", type=int, default=20, help="that are measured")
@@ -112,4 +112,11 @@ def main(arguments: Sequence[str]) -> int:
         f"the end of three inputs of {given.end_rows:,} rows, full joins on one key: {seconds:.2f} s, "
         f"{results:,} rows without all partners"
     )
-    return 0
+    work = {kind: cost.milliseconds / costs["inner"].milliseconds for kind, cost in costs.items()}
+    judged = [
+        (f"{kind}: at most {most:g} × the inner join's work ({work[kind]:.2f} ×)", work[kind] <= most)
+        for kind, most in TARGETS.items()
+    ]
+    figures = {kind: asdict(cost) for kind, cost in costs.items()}
+    ratios = {f"inner ÷ {kind}": 1 / times for kind, times in work.items() if kind != "inner"}
+    return conclude(console, given, judged, figures=figures, ratios=ratios)

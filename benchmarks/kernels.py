@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from benchmarks._harness import make_table
+from benchmarks._harness import CONCLUSIONS, Conclusion, make_table
 from rich.console import Console
 
 from weft.bucket.bucket import build
@@ -304,13 +304,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"{PROBES:,} probe tuples, one thread for all, median of {options.repetitions} ({options.clock} time, ms)",
         ("probe", "window", "pairs", "Weft", "NumPy", "DuckDB", "Polars", "best other ÷ Weft"),
     )
-    slower = 0
+    ratios: dict[str, float] = {}
     for window in options.windows:
         for kind, contenders in _contenders(make_case(window, seed=window)).items():
             if kind in options.kinds:
                 spent, found = _measure(contenders, options.repetitions, CLOCKS[options.clock])
                 ratio = min(ms for name, ms in spent.items() if name != "Weft") / spent["Weft"]
-                slower += ratio < 1
+                ratios[f"{kind}, {window:,} ÷ best other"] = ratio
                 table.add_row(
                     kind,
                     f"{window:,}",
@@ -319,7 +319,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                     f"{ratio:.1f} ×",
                 )
     Console().print(table)
-    return 1 if slower else 0
+    CONCLUSIONS.append(Conclusion(ratios=ratios))
+    return int(any(ratio < 1 for ratio in ratios.values()))
 
 
 if __name__ == "__main__":

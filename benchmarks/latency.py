@@ -110,4 +110,4 @@ def main(arguments: list[str]) -> int:
         (f"95 of 100 within {SPREAD:g} × that ({slow / join:.2f} ×)", slow <= SPREAD * join),
         (f"at most {PART:g} × an empty foreachBatch ({join / empty:.3f} ×)", join <= PART * empty),
     )
-    return conclude(console, options, targets)
+    return conclude(console, options, targets, ratios={"empty foreachBatch ÷ a small batch": empty / join})

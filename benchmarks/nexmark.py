@@ -127,6 +127,7 @@ def main(arguments: list[str]) -> int:
     """Run the benchmark; 1 if results differ, or, with ``--strict``, if a target is missed."""
     options = _options(arguments)
     console, troubles, judged, figures = make_console(), [], [], {}
+    ratios: dict[str, float] = {}
     flink = find_flink(options.flink)
     table = make_table(
         f"Nexmark, {options.events:,} events",
@@ -164,12 +165,14 @@ def main(arguments: list[str]) -> int:
             if len(set(counted.values())) > 1:
                 troubles.append(f"{name}: results differ: {counted}")
             judged += _verdicts(name, rates, options.cores)
+            peers = [peer for peer in rates if peer != "weft" and "weft" in rates]
+            ratios |= {f"{name} ÷ {peer}": rates["weft"] / rates[peer] for peer in peers}
     console.print(table)
     if flink is None and "flink" in options.only:
         console.print(
             "Flink is not installed: pip install apache-flink in any environment, and --flink PYTHON"
         )
-    return conclude(console, options, judged, troubles, figures)
+    return conclude(console, options, judged, troubles, figures, ratios)
 
 
 def _verdicts(name: str, rates: dict[str, float], cores: int) -> list[tuple[str, bool]]:

@@ -208,6 +208,14 @@ def verdicts(outcomes: Mapping[str, Outcome]) -> list[tuple[str, bool]]:
     return [(last, mine["last"] <= whole), (first, share < FIRST_TARGET)]
 
 
+def times_of_batch(outcomes: Mapping[str, Outcome]) -> dict[str, float]:
+    """The time of Spark's batch join over that of Weft's first and last result; empty unless both have run."""
+    mine, theirs = (outcomes.get(name, Outcome()).moments for name in ("weft", "batch"))
+    if not mine or not theirs:
+        return {}
+    return {f"Spark's batch ÷ {moment} result": theirs["last"] / mine[moment] for moment in ("first", "last")}
+
+
 def main(arguments: list[str]) -> int:
     """Print tables and verdicts; 1 if results differ, one fails or, with ``--strict``, a target is missed."""
     options = _options(arguments)
@@ -220,6 +228,7 @@ def main(arguments: list[str]) -> int:
     troubles: list[str] = []
     judged: list[tuple[str, bool]] = []
     figures: dict[str, Any] = {}
+    ratios: dict[str, float] = {}
     for name in options.data:
         try:
             flights = real() if name == "real" else synthetic(options.rows, options.seed)
@@ -236,8 +245,9 @@ def main(arguments: list[str]) -> int:
         ]
         troubles += differences(outcomes)
         judged += [(f"{name}: {target}", reached) for target, reached in verdicts(outcomes)]
+        ratios |= {f"{name}, {moment}": times for moment, times in times_of_batch(outcomes).items()}
         figures[name] = {contender: asdict(outcome) for contender, outcome in outcomes.items()}
-    return conclude(console, options, judged, troubles, figures)
+    return conclude(console, options, judged, troubles, figures, ratios)
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:

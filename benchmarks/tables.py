@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from benchmarks._harness import make_console, make_table, say
+from benchmarks._harness import CONCLUSIONS, Conclusion, make_console, make_table, say
 from benchmarks._progress import batch_seconds, wait_for, weft_batches
 
 import weft
@@ -208,6 +208,11 @@ def main(arguments: Sequence[str]) -> int:
             json.dumps({"joins": rows, "levels": levels}, default=asdict), encoding="utf-8"
         )
     spark.stop()
+    speeds = {
+        f"{name} ÷ Spark": mine.rows_per_second / other.rows_per_second
+        for name, (mine, other) in rows.items()
+    }
+    CONCLUSIONS.append(Conclusion(ratios=speeds))
     return 0 if all(mine.results == other.results for mine, other in rows.values()) else 1
 
 
