@@ -24,7 +24,6 @@ from weft.logical.expr.node import BOOLEAN
 from weft.logical.expr.user_functions import UserFunction
 from weft.plan.physical.graph import Member, PhysicalGraph
 from weft.ports.punctuation import Punctuations
-from weft.runtime.hop.limits import LIMIT, PORTION_BYTES
 from weft.runtime.local import LocalExecutor
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import HeldRun, Manifest
@@ -33,6 +32,7 @@ from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.driver_order import DEFAULT
 from weft.runtime.loop.loop import Loop
 from weft.runtime.loop.scaling import FixedScale, Scaler
+from weft.runtime.model.limits import LIMIT, PORTION_BYTES
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from weft.runtime.hop.limits import PORTION_BYTES
+from weft.runtime.model.limits import PORTION_BYTES
 
 __all__ = ["SIZES", "random_portion"]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from weft.bucket.compiled import Ints, Longs, compiled, frozen, inner
 
-__all__ = ["Classes", "ages_of_pairs", "ages_of_times", "count_by_query", "count_classes"]
+__all__ = ["Classes", "ages_of_pairs", "ages_of_times", "class_of_age", "count_by_query", "count_classes"]
 
 Classes = NDArray[np.int16]
 
@@ -49,7 +49,7 @@ _52, _1023 = np.int64(52), np.int64(1023)
 
 
 @inner
-def _class(age: Any, bits: Any) -> Any:
+def class_of_age(age: Any, bits: Any) -> Any:
     """The class of an age: the exponent of the number as a double, and the first bits of its fraction."""
     if age < 1:
         return np.int64(0) if age < 0 else np.int64(1)
@@ -60,7 +60,7 @@ def _class(age: Any, bits: Any) -> Any:
 @compiled
 def _of_times(times: Longs, now: np.int64, bits: np.int64, out: Classes) -> None:
     for i in range(times.size):
-        out[i] = _class(now - times[i], bits)
+        out[i] = class_of_age(now - times[i], bits)
 
 
 @compiled
@@ -68,7 +68,7 @@ def _of_pairs(
     mine: Longs, probes: Ints, theirs: Longs, rows: Ints, now: np.int64, bits: np.int64, out: Classes
 ) -> None:
     for i in range(probes.size):
-        out[i] = _class(now - max(mine[probes[i]], theirs[rows[i]]), bits)
+        out[i] = class_of_age(now - max(mine[probes[i]], theirs[rows[i]]), bits)
 
 
 @compiled

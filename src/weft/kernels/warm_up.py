@@ -31,7 +31,8 @@ from weft.kernels.ages import ages_of_pairs, ages_of_times, count_by_query, coun
 from weft.kernels.probe.band import Band, band
 from weft.kernels.probe.equality import in_order, probe
 from weft.kernels.probe.grid import grid, grid_ranges
-from weft.kernels.probe.ranges import Window, pairs
+from weft.kernels.probe.query_counts import NO_AGES, NO_WINDOWS, QueryCounts, StoredSets, TupleSets
+from weft.kernels.probe.ranges import Ranges, Window, pairs
 from weft.kernels.probe.theta import Sides, theta
 from weft.kernels.query_sets.predicate_index import PredicateIndex
 from weft.kernels.query_sets.query_set import by_thresholds, nonempty, rows_per_query, set_bit, thresholds
@@ -219,4 +220,13 @@ def _share(batch: pa.RecordBatch) -> None:
     sets = PredicateIndex.from_filters({0: tuple(filters)}).query_sets(data, batch.num_rows)
     set_bit(sets, 1, nonempty(sets))
     rows_per_query(sets, [0, 1])
+    _count_shared(sets)
     by_thresholds(batch.column("k").to_numpy(), *thresholds({0: 1}, 1))
+
+
+def _count_shared(sets: Longs) -> None:
+    """Count the matches of rows with themselves by their query-sets."""
+    times = np.arange(sets.shape[1])
+    counts = QueryCounts(TupleSets(sets, sets, times), NO_WINDOWS, NO_AGES)
+    rows = times.astype(np.int32)
+    counts.add(Ranges(rows, rows, rows + np.int32(1), None), StoredSets(sets, times))

@@ -15,7 +15,7 @@ import pytest
 import weft
 from weft.bucket.bucket import build
 from weft.bucket.index import by_hash
-from weft.kernels.probe import equal, ranges
+from weft.kernels.probe import equal, query_counts, ranges
 from weft.kernels.probe.equality import in_order, probe
 from weft.kernels.probe.ranges import Window
 from weft.kernels.query_sets import cells, predicate_index, query_set
@@ -29,7 +29,13 @@ from weft.logical.schema import DataType
 def compiled_variants() -> list[int]:
     functions: list[Any] = [equal.find, equal.order_probes, ranges.fill]
     functions += [cells.number_cells, cells.text_cells, predicate_index._intersect]
-    functions += [query_set._put, query_set._count, query_set._list, query_set._look_up]
+    functions += [
+        query_counts._count_pairs,
+        query_set._put,
+        query_set._count,
+        query_set._list,
+        query_set._look_up,
+    ]
     return [len(function.signatures) for function in functions]
 
 

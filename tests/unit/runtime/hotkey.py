@@ -22,10 +22,10 @@ from weft.optimizer.cost import DEFAULT_WEIGHTS
 from weft.optimizer.space import Options
 from weft.runtime.hop.admission import admit, route_input
 from weft.runtime.hop.interpret import run_hop
-from weft.runtime.hop.limits import TaskLimits
 from weft.runtime.hop.outcome import HopOptions, Outcome
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.model.batch_order import BatchOrder
+from weft.runtime.model.limits import TaskLimits
 from weft.runtime.output.batch_files import read_file
 from weft.runtime.output.outlet import TaskOutlet
 from weft.runtime.program.executable import ExecutableGraph

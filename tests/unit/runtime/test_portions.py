@@ -24,10 +24,10 @@ from weft.connectors.files.parquet_sink import ParquetSink
 from weft.errors import QueryError, SinkError
 from weft.runtime.hop.admission import admit, route_input
 from weft.runtime.hop.interpret import run_hop
-from weft.runtime.hop.limits import PORTION_BYTES, TaskLimits
 from weft.runtime.hop.outcome import HopOptions, Outcome, Outlet, too_many_results
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.model.batch_order import BatchOrder
+from weft.runtime.model.limits import PORTION_BYTES, TaskLimits
 from weft.runtime.output.batch_files import read_file, write_file
 from weft.runtime.output.outlet import TaskOutlet
 from weft.runtime.program.executable import ExecutableGraph

@@ -22,10 +22,10 @@ from weft.optimizer.cost import Weights
 from weft.optimizer.space import Options
 from weft.plan.schedule import SHUFFLE
 from weft.ports.source import Part
-from weft.runtime.hop.limits import TaskLimits
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Blueprint, Manifest
 from weft.runtime.model.batch_order import BatchOrder
+from weft.runtime.model.limits import TaskLimits
 from weft.runtime.queries.migration import StateMigration, StoreScan
 from weft.runtime.state.open_segments import _BY_STORAGE
 from weft.runtime.state.partition_manifest import PartitionFile, PartitionManifest, StoredRun, StoreTotals

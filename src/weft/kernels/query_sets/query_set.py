@@ -20,12 +20,14 @@ from weft.errors import StateError
 from weft.kernels.query_sets.cells import BLOCK, under
 
 __all__ = [
+    "BITS",
     "all_of",
     "bits_of",
     "by_thresholds",
     "columns_of",
     "compact",
     "count_per_query",
+    "lowest_bit",
     "meet",
     "nonempty",
     "only",
@@ -163,7 +165,7 @@ def _put(word: Longs, bit: Any, mask: Mask) -> None:
 
 
 @inner
-def _lowest(bits: Any) -> Any:
+def lowest_bit(bits: Any) -> Any:
     """The number of the lowest bit that is set; counting the bits below it takes one instruction."""
     ones = ~bits & (bits - np.uint64(1))
     ones -= (ones >> np.uint64(1)) & np.uint64(0x5555555555555555)
@@ -180,7 +182,7 @@ def _count(sets: Longs, wanted: Longs) -> Longs:
         for row in range(sets.shape[1]):
             bits = np.uint64(sets[word, row] & wanted[word])
             while bits:
-                counts[base + _lowest(bits)] += 1
+                counts[base + lowest_bit(bits)] += 1
                 bits &= bits - np.uint64(1)
     return counts
 
@@ -192,7 +194,7 @@ def _list(sets: Longs, wanted: Longs, cursors: Longs, rows: Ints) -> None:
         for row in range(sets.shape[1]):
             bits = np.uint64(sets[word, row] & wanted[word])
             while bits:
-                slot = base + _lowest(bits)
+                slot = base + lowest_bit(bits)
                 rows[np.uint64(cursors[slot])] = row
                 cursors[slot] += 1
                 bits &= bits - np.uint64(1)

@@ -32,9 +32,9 @@ from weft.kernels.probe.equality import in_order, probe_portions
 from weft.kernels.query_sets.query_set import nonempty, only, sets_of
 from weft.logical.expr.expression import Column, Expr, columns
 from weft.logical.expr.expression import all_of as conjunction
-from weft.runtime.hop.limits import PORTION_BYTES
 from weft.runtime.model.batch_order import ENDED, BatchOrder, Clock
 from weft.runtime.model.columns import BATCH, FOREVER, full, full_name
+from weft.runtime.model.limits import PORTION_BYTES
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan, SweepPlan
 from weft.runtime.state.stores import State

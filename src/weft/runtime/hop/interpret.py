@@ -11,7 +11,7 @@ and a result goes to just those queries that it is for (design, D7).
 Neither all that arrives for a probe nor all that it finds is held at once (design, D14): a portion of matches becomes
 results, leaves for other partitions and goes through the probes that follow in the same task before the next portion is
 made. Only matches that are to be stored in this partition wait for their rule. Matches that are only counted are not
-made where ranges of an index say how many they are, also of several inputs that one tuple probes (`search`).
+made where ranges of an index say how many they are, also of several inputs that one tuple probes (`counting`).
 """
 
 from __future__ import annotations
@@ -25,18 +25,16 @@ import pyarrow as pa
 from weft.bucket.bucket import Bucket
 from weft.errors import FunctionError
 from weft.kernels.expr.user_functions import current
-from weft.kernels.probe.factors import FactorisedMatches
 from weft.kernels.route.heavy import heavy_rows
 from weft.plan.physical.rules import ProbeRule, ResultRule, Rule, StoreRule
 from weft.plan.schedule import LOCAL
 from weft.runtime.hop.census import count_keys
 from weft.runtime.hop.closing import close_rows
-from weft.runtime.hop.latency import product_ages, tuple_ages
+from weft.runtime.hop.counting import count_for_queries, count_in_chain, count_matches
 from weft.runtime.hop.outcome import HopOptions, Outcome
 from weft.runtime.hop.probe_step import Heaviest, MatchPortion, Probe, prepare
 from weft.runtime.hop.projection import finish
 from weft.runtime.hop.routing import filter_rows, rows_for, send
-from weft.runtime.hop.search import factorise
 from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.model.columns import along, concat, values_of
 from weft.runtime.program.executable import ExecutableGraph
@@ -221,20 +219,13 @@ class Probes:
         return max(found, key=lambda one: one.matches, default=None)
 
     def _counted(self, rule: ProbeRule, ends: Sequence[ResultRule], probe: Probe) -> bool:
-        """Count the results of a probe, if only their number is asked for and ranges of an index say it; else False."""
-        if self.program.sets or not all(self.outcome.options.only_counts(end.users) for end in ends):
+        """Count the results of a probe, if only their number is asked for and they need not be made; else False."""
+        if not all(self.outcome.options.only_counts(end.users) for end in ends):
             return False
-        counts = probe.counts()
-        if counts is None:
-            return False
-        found, ages = int(counts.sum()), None
-        self.outcome.tally(rule.edge, matches=found)
-        if found and probe.search is not None and self.outcome.latency.ages is not None:
-            ages = tuple_ages(self.outcome.latency.ages, rule.start, probe.batch, probe.search.newest)
-        for end in ends:
-            if self.outcome.count(end.users[0], found, self._heaviest):
-                self.outcome.latency.add_repeated(end.users[0], ages, counts)
-        return True
+        if not self.program.sets:
+            return count_matches(rule, ends, probe, self.outcome, self._heaviest)
+        one = len(ends) == 1
+        return one and count_for_queries(self.program, ends[0], probe, self.outcome, self._heaviest)
 
     def _counted_in_chain(self, rule: ProbeRule, probe: Probe) -> bool:
         """Count the results of a probe and those that follow it in the task, if they can stay ranges; else False."""
@@ -245,40 +236,10 @@ class Probes:
             return False
         if not all(options.only_counts(end.users) for end in ends):
             return False
-        if probe.search is None:
-            return False
-        matches = factorise(probe.search, probe.runs, chain, self._seen)
-        if matches is None:
-            return False
-        passed = int(matches.first(1).counts().sum())
-        self.outcome.tally(rule.edge, matches=passed)
-        for number, step in enumerate(chain[1:], 2):
-            self.outcome.tally(step.rule.edge, probes=passed)
-            passed = (
-                self._count_products(rule.start, ends, probe.batch, matches)
-                if number == len(chain)
-                else int(matches.first(number).counts().sum())
-            )
-            self.outcome.tally(step.rule.edge, matches=passed)
-        return True
+        return count_in_chain(rule, ends, probe, chain, self._seen, self.outcome, self._heaviest)
 
     def _seen(self, step: Step) -> list[Bucket]:
         return visible_runs(self.program, step.rule, self.state, self.batch_order)
-
-    def _count_products(
-        self, start: str, ends: Sequence[ResultRule], batch: pa.RecordBatch, matches: FactorisedMatches
-    ) -> int:
-        """Count matches as results, with the ages of their newest tuples, and return how many they are."""
-        ages, results = self.outcome.latency.ages, 0
-        for product in matches.products():
-            counts = product.multiplicities()
-            total = int(counts.sum())
-            results += total
-            measured = product_ages(ages, start, batch, product) if total and ages is not None else None
-            for end in ends:
-                if self.outcome.count(end.users[0], total, self._heaviest):
-                    self.outcome.latency.add_repeated(end.users[0], measured, counts)
-        return results
 
     def _pass_on(self, found: MatchPortion, ends: Sequence[ResultRule], further: Sequence[str]) -> None:
         for end in ends:

@@ -124,6 +124,19 @@ class LatencyCounts:
         else:
             _add_weighted(_of(self._arrival, query), found.arrival, weights)
 
+    def add_counted(
+        self, query: str, event: Longs, first: int, arrivals: Longs | None, arrival: int | None
+    ) -> None:
+        """Count results of a query, given how many there are of each class of event time, from ``first`` on.
+
+        ``arrivals`` is how many there are of each class of arrival; None if all came at the one time ``arrival``.
+        """
+        _of(self._event, query)[first : first + event.size] += event
+        if arrivals is not None:
+            _of(self._arrival, query)[: arrivals.size] += arrivals
+        elif arrival is not None:
+            _of(self._arrival, query)[arrival] += int(event.sum())
+
     def add_closed(self, query: str, times: Longs) -> None:
         """Count rows of a query that are closed, by their event times; they count from the batch's oldest arrival."""
         if self.ages is not None:

@@ -19,8 +19,8 @@ from weft.errors import FunctionError, QueryError, StateError
 from weft.kernels.expr.user_functions import CallCounts, FunctionCalls
 from weft.runtime.hop.census import Census
 from weft.runtime.hop.latency import BatchAges, LatencyCounts
-from weft.runtime.hop.limits import TaskLimits
 from weft.runtime.hop.probe_step import Heaviest
+from weft.runtime.model.limits import TaskLimits
 from weft.stats.input_figures import EdgeFigures, StepFigures
 from weft.stats.sampling.samples import AttributeSample
 

@@ -11,10 +11,10 @@ from weft.logical.schema import Stream
 from weft.ports.sink import Sink
 from weft.ports.source import Source
 from weft.ports.table import RegisteredTable
-from weft.runtime.hop.limits import LIMIT, PORTION_BYTES, TaskLimits
 from weft.runtime.loop.adapter import Adapter, StaticPlan
 from weft.runtime.loop.driver_order import DEFAULT
 from weft.runtime.loop.scaling import FixedScale, Scaler
+from weft.runtime.model.limits import LIMIT, PORTION_BYTES, TaskLimits
 from weft.runtime.observe.recent_statistics import RecentStatistics
 from weft.runtime.queries.active import Decide
 from weft.runtime.queries.resume import Restore

@@ -16,11 +16,11 @@ from weft.logical.codec import decode, encode
 from weft.logical.schema import Stream
 from weft.ports.sink import PartSink, Sink
 from weft.ports.source import Source
-from weft.runtime.hop.limits import TaskLimits
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.model.assignment import Assignment, even_owners
 from weft.runtime.model.batch_order import BatchOrder
+from weft.runtime.model.limits import TaskLimits
 from weft.runtime.program.executable import ExecutableGraph, program_of
 from weft.runtime.wire.exchange import Exchange
 from weft.storage.storage import Memory, Storage
