@@ -25,4 +25,5 @@ def random_options(seed: int, strategy: str) -> Options:
         probe_orders=orders,
         weights=weights,
         reorder=rng.random() < 0.8,
+        replicate=rng.random() < 0.8,
     )

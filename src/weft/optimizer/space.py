@@ -43,8 +43,9 @@ class Options:
     better plans are looked for, and ``most_inputs`` how many inputs a query may join.
 
     What is done to save work can be switched off, to see what it is worth: without ``share`` every query has stores and
-    probes of its own, without ``group`` all queries share what they can whatever their filters have in common, and
-    without ``reorder`` stores are probed in the order of their inputs' names, as far as conditions lead there.
+    probes of its own, without ``group`` all queries share what they can whatever their filters have in common,
+    without ``reorder`` stores are probed in the order of their inputs' names, as far as conditions lead there, and
+    without ``replicate`` no store is kept whole in every partition where it can be divided among them.
     """
 
     strategy: str = "auto"
@@ -61,6 +62,7 @@ class Options:
     share: bool = True  # whether queries have stores and probes in common
     group: bool = True  # whether queries that lose by sharing are kept apart
     reorder: bool = True  # whether probe orders are chosen by cost
+    replicate: bool = True  # whether stores may be kept in every partition
 
     def __post_init__(self) -> None:
         check_fields(self, ConfigError)
@@ -244,7 +246,8 @@ class Space:
         for plain in () if mask & self._apart else tuple(spread):
             spread += [plain._replace(heavy=heavy) for heavy in self.skew.heavy(plain.key, mask)]
         anywhere = () if mask & self._apart else (Spread("scattered"),)
-        return (*(spread or (*bands, *anywhere)), Spread("replicated"))
+        divided = (*(spread or (*bands, *anywhere)),)
+        return divided if divided and not self.options.replicate else (*divided, Spread("replicated"))
 
     def _load(self, spread: Spread) -> float:
         """How much more than its share the busiest partition of a store has to do."""

@@ -52,6 +52,19 @@ def test_a_star_is_probed_by_name() -> None:
     assert orders(chosen) != orders(plan)
 
 
+def test_without_replication_stores_are_divided() -> None:
+    """Also where the optimiser would rather keep a small store everywhere, to save a hop."""
+    query, known = join("a.x = b.x", "b.y = c.y"), rates(a=1.0, b=1.0, c=1e4)
+    kinds = {
+        replicate: {
+            store.layout.kind for store in optimise(query, known, Options(replicate=replicate)).stores
+        }
+        for replicate in (True, False)
+    }
+    assert "replicated" in kinds[True]
+    assert kinds[False] == {"partitioned"}
+
+
 def test_without_sharing_every_query_has_its_own_stores() -> None:
     """Two queries over the same streams have twice the stores of one; with sharing, as many as one."""
     shared, apart = session(), session(share=False)
@@ -64,7 +77,7 @@ def test_without_sharing_every_query_has_its_own_stores() -> None:
 
 def test_switches_that_are_no_flags_are_refused() -> None:
     """A text is always true, so `share="no"` would share."""
-    for name in ("share", "group", "reorder"):
+    for name in ("share", "group", "reorder", "replicate"):
         with pytest.raises(ConfigError, match=name):
             weft.Options(**{name: "no"})  # type: ignore[arg-type]
 

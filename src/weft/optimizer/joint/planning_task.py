@@ -292,4 +292,5 @@ def _is_linked(query: Query, known: set[str], alias: str) -> bool:
 
 def _is_decided(options: Options) -> bool:
     """Whether the user says how the plan of a query is found, which joint plans then leave as it is."""
-    return options.strategy != "auto" or options.probe_orders != "auto" or not options.reorder
+    free = options.strategy == options.probe_orders == "auto" and options.reorder and options.replicate
+    return not free

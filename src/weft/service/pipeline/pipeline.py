@@ -251,6 +251,7 @@ _OPTIONS: dict[str, Callable[[Node], object]] = {
     "share": Node.flag,
     "group": Node.flag,
     "reorder": Node.flag,
+    "replicate": Node.flag,
 }
 
 
