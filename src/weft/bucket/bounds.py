@@ -15,12 +15,17 @@ PLACES = 1 << 64  # so many hashes there are; the places of rows in a store are 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many rows and bytes a bucket has, and its first and last event time in microseconds."""
+    """How many rows and bytes a bucket has, and its first and last event time in microseconds.
+
+    The hashes of its rows are in the range from ``low`` on and before ``high``, where it is laid out by them.
+    """
 
     rows: int
     bytes: int
     min_time: int | None = None
     max_time: int | None = None
+    low: int = 0
+    high: int = PLACES
 
     def to_dict(self) -> dict[str, Any]:
         """The bounds as a dictionary that JSON can hold; `Bounds(**data)` restores them."""

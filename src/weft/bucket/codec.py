@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from weft.bucket.bounds import Bounds
 from weft.bucket.bucket import Bucket, rows_with_key, words_of
 from weft.bucket.compiled import Array, compiled, frozen
+from weft.bucket.directory import HashSlots
 from weft.bucket.index import Index, Order
 from weft.bucket.memory import fresh
 from weft.bucket.words import Words
@@ -127,6 +128,7 @@ def _footer(bucket: Bucket, places: list[dict[str, list[Any]]], check: int) -> d
             "floats": index.words.floats,
             "origin": index.origin,
             "scale": index.scale,
+            "slots": None if index.slots is None else [index.slots.shift, index.slots.first],
             "arrays": parts,
         }
         for index, parts in zip(bucket.indexes, places, strict=True)
@@ -171,7 +173,14 @@ def _index(data: pa.Buffer, batch: pa.RecordBatch, parts: dict[str, Any]) -> Ind
     arrays = {name: _view(data, *place) for name, place in parts["arrays"].items()}
     stored = arrays.pop("words", None)
     words = words_of(batch, order) if stored is None else _stored_words(batch, order, stored, parts)
-    return Index(order, words, origin=parts["origin"], scale=parts["scale"], **arrays)
+    slots = _slots(parts.get("slots"), arrays["directory"].size - 1) if kind == "hash" else None
+    return Index(order, words, origin=parts["origin"], scale=parts["scale"], slots=slots, **arrays)
+
+
+def _slots(known: list[int] | None, count: int) -> HashSlots:
+    """The slots of a directory for equality; those of early versions, which do not say it, share all hashes."""
+    shift, first = known or (64 - (count.bit_length() - 1), 0)
+    return HashSlots(shift, first, count)
 
 
 def _stored_words(batch: pa.RecordBatch, order: Order, values: Array, parts: dict[str, Any]) -> Words:

@@ -4,13 +4,15 @@ Guarantees: slot s of a directory covers rows starts[s] to starts[s + 1] of its 
 nothing but the key and the directory. A directory has one slot for one to two rows, so that a probe looks at one cache
 line of it and one of the keys.
 
-In a directory for equality, the slot is the top bits of the mixed word. In a directory by value, the slot is the word's
-distance from the least word, linearly scaled; that is monotonous for every distribution of values, so skew makes slots
-longer, never wrong.
+In a directory for equality, slots are equal ranges of hashes, from the one of the least hash on (`HashSlots`): so rows
+whose hashes fill a small part of all have as fine a directory as others. In a directory by value, the slot is the
+word's distance from the least word, linearly scaled; that is monotonous for every distribution of values, so skew makes
+slots longer, never wrong.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 from weft.bucket.compiled import Array, Bytes, Integer, Ints, compiled, inner
 from weft.bucket.memory import fresh, zeros
 
-__all__ = ["hash_tags", "slot_bits", "value_scale", "value_slot", "value_starts"]
+__all__ = ["HashSlots", "hash_tags", "slot_bits", "value_scale", "value_slot", "value_starts"]
 
 _LOWER = np.int64(2**63 - 1)
 _LARGEST = np.finfo(np.float64).max
@@ -30,13 +32,39 @@ def slot_bits(rows: int) -> int:
     return min(30, max(1, (rows - 1).bit_length() - 1)) if rows > 0 else 1
 
 
-def hash_tags(hashes: NDArray[np.uint64], slots: int) -> Bytes:
+@dataclass(frozen=True, slots=True)
+class HashSlots:
+    """The slots of a directory for equality: a hash shifted by ``shift`` is in a slot, the first of them ``first``.
+
+    >>> HashSlots.between(8, 0, (1 << 64) - 1)
+    HashSlots(shift=62, first=0, count=4)
+    """
+
+    shift: int
+    first: int
+    count: int
+
+    @classmethod
+    def between(cls, rows: int, least: int, greatest: int) -> HashSlots:
+        """Slots for so many rows with hashes from the least to the greatest."""
+        wanted = 3 << slot_bits(rows) >> 1
+        shift = max(8, ((greatest - least) // wanted).bit_length())
+        first = least >> shift
+        return cls(shift, first, (greatest >> shift) - first + 1)
+
+    @property
+    def finer(self) -> HashSlots:
+        """The same range in twice as many slots."""
+        return HashSlots(self.shift - 1, 2 * self.first, 2 * self.count)
+
+
+def hash_tags(hashes: NDArray[np.uint64], shift: int) -> Bytes:
     """The 8 bits of the hash below its slot, for every row of a permutation.
 
     They rule out most rows of a slot that have another key, without following the permutation to the key.
     """
     out = fresh(hashes.size, np.uint8)
-    _tags(hashes, np.uint64(64 - 8 - (slots.bit_length() - 1)), out)
+    _tags(hashes, np.uint64(shift - 8), out)
     return out
 
 

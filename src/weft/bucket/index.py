@@ -18,10 +18,12 @@ import numpy as np
 from weft.bucket import directory
 from weft.bucket.columns import collect_values
 from weft.bucket.compiled import Array, Bytes, Ints, Longs, frozen
+from weft.bucket.directory import HashSlots
 from weft.bucket.memory import take, zeros
 from weft.bucket.sort import (
     Hashes,
     arrange,
+    extreme_hashes,
     hashes_of,
     merge_hashes,
     merge_values,
@@ -82,6 +84,7 @@ class Sorted:
     hashes: Hashes | None = None  # the hashes of the rows, if the order is by hash
     origin: float = 0.0
     scale: float = 0.0
+    slots: HashSlots | None = None  # of a directory for equality
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,21 +98,12 @@ class Index:
     tags: Bytes | None = None  # 8 hash bits per entry, if this is a permutation for equality
     origin: float = 0.0
     scale: float = 0.0
+    slots: HashSlots | None = None  # of a directory for equality
 
     @property
     def rows(self) -> int:
         """How many rows it lists: those whose key is not NULL."""
         return int(self.directory[-1])
-
-    @property
-    def bits(self) -> int:
-        """How many bits number its slots."""
-        return int(self.directory.size - 1).bit_length() - 1
-
-    @property
-    def shift(self) -> np.uint64:
-        """How far a mixed word is shifted to give its slot."""
-        return np.uint64(64 - self.bits)
 
     @property
     def nbytes(self) -> int:
@@ -128,7 +122,8 @@ def sort_rows(order: Order, words: Words, times: Longs | None) -> Sorted:
     rows = _indexable(words)
     if order.kind == "value":
         return _by_value(sort_values(words.values, rows), words)
-    return _by_slot(*sort_hashes(words.values, rows, directory.slot_bits(rows.size)), words, times)
+    slots = HashSlots.between(rows.size, *extreme_hashes(words.values, rows))
+    return _by_slot(*sort_hashes(words.values, rows, slots), words, times, slots)
 
 
 def merge_by_hash(
@@ -142,12 +137,13 @@ def merge_by_hash(
     size = sum(
         int(np.count_nonzero(mask)) if mask.size else run.size for run, mask in zip(words, kept, strict=True)
     )
-    bits = directory.slot_bits(size)
-    finer = bits + (bits < 30)  # with half as many rows in a slot, fewer have to be swapped
+    ends = np.asarray([run[row] for run in words if run.size for row in (0, -1)], np.int64)
+    slots = HashSlots.between(size, *extreme_hashes(ends, frozen(np.arange(ends.size, dtype=np.int32))))
+    finer = slots.finer  # with half as many rows in a slot, fewer have to be swapped
     places, starts, hashes = merge_hashes(words, kept, finer)
     ages = zeros(places.size, np.int64) if times is None else collect_values(times, places)
     arrange(places, starts, hashes, ages)
-    return Sorted(_NO_ROWS, starts[:: 1 << (finer - bits)]), places
+    return Sorted(_NO_ROWS, starts[::2], slots=slots), places
 
 
 def merge_by_value(words: Sequence[Array], places: Longs, *, floats: bool) -> tuple[Sorted, Longs]:
@@ -160,13 +156,13 @@ def merge_by_value(words: Sequence[Array], places: Longs, *, floats: bool) -> tu
 
 def make_index(order: Order, words: Words, found: Sorted, *, layout: bool) -> Index:
     """The index of sorted rows; if it is to be the layout, `words` must be those of the rows in their new order."""
-    starts, scale = frozen(found.directory), (found.origin, found.scale)
+    starts, where = frozen(found.directory), (found.origin, found.scale, found.slots)
     if layout:
-        return Index(order, words, starts, None, None, *scale)
+        return Index(order, words, starts, None, None, *where)
     tags = None
-    if found.hashes is not None:
-        tags = frozen(directory.hash_tags(found.hashes, starts.size - 1))
-    return Index(order, words, starts, frozen(found.rows), tags, *scale)
+    if found.hashes is not None and found.slots is not None:
+        tags = frozen(directory.hash_tags(found.hashes, found.slots.shift))
+    return Index(order, words, starts, frozen(found.rows), tags, *where)
 
 
 def _indexable(words: Words) -> Ints:
@@ -175,10 +171,10 @@ def _indexable(words: Words) -> Ints:
     return frozen(np.flatnonzero(words.valid).astype(np.int32))
 
 
-def _by_slot(rows: Ints, starts: Ints, words: Words, times: Longs | None) -> Sorted:
+def _by_slot(rows: Ints, starts: Ints, words: Words, times: Longs | None, slots: HashSlots) -> Sorted:
     hashes = hashes_of(words.values, rows)
     arrange(rows, starts, hashes, zeros(rows.size, np.int64) if times is None else take(times, rows))
-    return Sorted(rows, starts, hashes)
+    return Sorted(rows, starts, hashes, slots=slots)
 
 
 def _by_value(rows: Ints, words: Words) -> Sorted:

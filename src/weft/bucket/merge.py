@@ -1,4 +1,4 @@
-"""Merging runs, and dropping rows that are too old.
+"""Merging runs, cutting them by hash, and dropping rows that are too old.
 
 Guarantees: `merge` keeps every row that is not older than `since`, once, and every order of the runs. The layout is
 merged: each run is read front to back, and rows that compare equal stay in the order of the runs, which is that of age.
@@ -6,61 +6,34 @@ Every column is copied once, from the runs to where it stays (`weft.bucket.colum
 the same counting sort that built them: it is linear too, and reads the rows in their new order instead of following the
 old permutations here and there.
 
-`first_to_merge` keeps runs few: it merges the newest ones as soon as there are `fanout` of which none is larger than
-all the others together. So whenever a row is rewritten, its run at least doubles in size, and a store has O(log rows)
-runs for a probe to touch. A run that covers `reach` of event time is closed: it is not merged any more, so that it can
-expire as a whole.
+`between` gives the part of a bucket laid out by hash that is in a range of hashes: a bucket that is probed, merged and
+written like any other. Rows whose key is NULL are with the greatest hashes, so the parts of a bucket have all of its
+rows, each once. Columns, words and the layout's directory are views or short copies; of other orders, the permutation
+is copied without the other rows. What is known of times is what is known of the whole bucket.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from weft.bucket.bounds import Bounds
+from weft.bucket.bounds import PLACES, Bounds
 from weft.bucket.bucket import Bucket, event_times, finish, rows_with_key, words_of
 from weft.bucket.columns import collect_rows, collect_values
-from weft.bucket.compiled import Bytes, Longs, frozen
-from weft.bucket.index import Order, Sorted, make_index, merge_by_hash, merge_by_value, sort_rows
-from weft.bucket.memory import concatenate
+from weft.bucket.compiled import Array, Bytes, Ints, Longs, compiled, frozen, mix
+from weft.bucket.directory import HashSlots
+from weft.bucket.index import Index, Order, Sorted, make_index, merge_by_hash, merge_by_value, sort_rows
+from weft.bucket.memory import concatenate, fresh
 from weft.bucket.words import Words
 from weft.errors import StateError
 
-__all__ = ["expired", "first_to_merge", "merge"]
+__all__ = ["between", "expired", "merge"]
 
 _EVERY = frozen(np.empty(0, np.uint8))  # stands for a mask of ones
-
-
-def first_to_merge(runs: Sequence[Bounds], *, fanout: int = 4, reach: int | None = None) -> int | None:
-    """The first of the runs (oldest first) that should be merged with all later ones now; None if there are few enough.
-
-    >>> [first_to_merge([Bounds(rows, 0) for rows in sizes]) for sizes in ([900, 9, 9, 9], [900, 9, 9, 9, 9])]
-    [None, 1]
-    """
-    total = largest = 0
-    first = len(runs)
-    while first and not _closed(runs[first - 1], reach):
-        first -= 1
-        total, largest = total + runs[first].rows, max(largest, runs[first].rows)
-        if len(runs) - first >= fanout and largest <= total / 2:
-            return _with_smaller(runs, first, total, reach)
-    return None
-
-
-def _with_smaller(runs: Sequence[Bounds], first: int, total: int, reach: int | None) -> int:
-    """The first run to merge, moved back as long as the next older run is small beside those merged anyway."""
-    while first and not _closed(runs[first - 1], reach) and runs[first - 1].rows <= total:
-        first -= 1
-        total += runs[first].rows
-    return first
-
-
-def _closed(run: Bounds, reach: int | None) -> bool:
-    if reach is None or run.min_time is None or run.max_time is None:
-        return False
-    return run.max_time - run.min_time >= reach
 
 
 def expired(run: Bounds, since: int) -> bool:
@@ -158,3 +131,116 @@ def _collected_words(runs: Sequence[Bucket], order: Order, batch: pa.RecordBatch
         return words_of(batch, order)
     values = frozen(collect_values([part.values for part in words], places))
     return Words(values, rows_with_key(batch, order), words[0].exact, False, words[0].floats)
+
+
+_NO_TAGS = frozen(np.empty(0, np.uint8))
+
+
+def between(bucket: Bucket, low: int, high: int) -> Bucket:
+    """The rows of a bucket with hashes from ``low`` on and before ``high``."""
+    layout = _layout(bucket)
+    begin, end = _first_at(layout, low), _first_at(layout, high)
+    if high >= PLACES:
+        end = bucket.batch.num_rows
+    batch = bucket.batch.slice(begin, end - begin)
+    indexes = tuple(
+        _part_of_layout(index, low, high, begin, end)
+        if index is layout
+        else _part_of_order(index, begin, end)
+        for index in bucket.indexes
+    )
+    return Bucket(batch, indexes, bucket.event_time, _bounds(bucket.bounds, end - begin, low, high))
+
+
+def _layout(bucket: Bucket) -> Index:
+    layout = next((index for index in bucket.indexes if index.permutation is None), None)
+    if layout is None or layout.slots is None:
+        raise StateError("only what is laid out by hash has parts by hash")
+    return layout
+
+
+def _first_at(layout: Index, place: int) -> int:
+    """The first row with a key whose hash is no less than ``place``."""
+    if place >= PLACES:
+        return layout.rows
+    return int(_first_no_less(layout.words.values, layout.rows, np.uint64(place)))
+
+
+def _bounds(whole: Bounds, rows: int, low: int, high: int) -> Bounds:
+    size = whole.bytes * rows // whole.rows if whole.rows else 0
+    return replace(whole, rows=rows, bytes=size, low=low, high=high)
+
+
+def _part_of_layout(index: Index, low: int, high: int, begin: int, end: int) -> Index:
+    """The layout's index of the rows from one on and before another, which are those of a range of hashes."""
+    slots = index.slots or HashSlots(63, 0, 2)
+    last = min(max(((high - 1) >> slots.shift) - slots.first, 0), slots.count - 1)
+    first = min(max((low >> slots.shift) - slots.first, 0), last)
+    starts = np.clip(index.directory[first : last + 2], begin, min(end, index.rows)) - begin
+    starts[0] = 0
+    here = HashSlots(slots.shift, slots.first + first, last - first + 1)
+    return replace(index, words=_words(index.words, begin, end), directory=frozen(starts), slots=here)
+
+
+def _part_of_order(index: Index, begin: int, end: int) -> Index:
+    """Another order's index of the rows from one on and before another."""
+    if index.permutation is None:
+        raise StateError("a bucket has one layout")
+    rows, starts = fresh(index.permutation.size, np.int32), fresh(index.directory.size, np.int32)
+    tags = fresh(0 if index.tags is None else index.tags.size, np.uint8)
+    old = _NO_TAGS if index.tags is None else index.tags
+    count = int(
+        _keep(index.permutation, index.directory, old, np.int32(begin), np.int32(end), rows, starts, tags)
+    )
+    return replace(
+        index,
+        words=_words(index.words, begin, end),
+        directory=frozen(starts),
+        permutation=frozen(rows[:count]),
+        tags=None if index.tags is None else frozen(tags[:count]),
+    )
+
+
+def _words(words: Words, begin: int, end: int) -> Words:
+    valid = None if words.valid is None else frozen(words.valid[begin:end])
+    return replace(
+        words, values=frozen(words.values[begin:end]), valid=None if valid is None or valid.all() else valid
+    )
+
+
+@compiled
+def _first_no_less(words: Array, rows: int, place: np.uint64) -> Any:
+    low, high = 0, rows
+    while low < high:
+        middle = (low + high) // 2
+        if mix(np.int64(words[middle])) < place:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def _keep(
+    permutation: Ints,
+    directory: Ints,
+    old_tags: Bytes,
+    begin: np.int32,
+    end: np.int32,
+    rows: Ints,
+    starts: Ints,
+    tags: Bytes,
+) -> Any:
+    """Copy the entries of rows in a range, as rows of the part, and return how many there are."""
+    kept = 0
+    for slot in range(directory.size - 1):
+        starts[slot] = kept
+        for entry in range(directory[slot], directory[slot + 1]):
+            row = permutation[entry]
+            if begin <= row < end:
+                rows[kept] = row - begin
+                if old_tags.size:
+                    tags[kept] = old_tags[entry]
+                kept += 1
+    starts[directory.size - 1] = kept
+    return kept

@@ -17,9 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.bucket.compiled import Array, Bytes, Ints, Longs, compiled, frozen, inner, mix
+from weft.bucket.directory import HashSlots
 from weft.bucket.memory import fresh, zeros
 
-__all__ = ["arrange", "hashes_of", "merge_hashes", "merge_values", "sort_hashes", "sort_values"]
+__all__ = [
+    "arrange",
+    "extreme_hashes",
+    "hashes_of",
+    "merge_hashes",
+    "merge_values",
+    "sort_hashes",
+    "sort_values",
+]
 
 Packed = NDArray[np.uint64]  # the key in the upper 32 bits, the row in the lower
 Hashes = NDArray[np.uint64]
@@ -33,18 +42,27 @@ _0, _1, _32 = np.uint64(0), np.uint64(1), np.uint64(32)
 _ROW = np.uint64(0xFFFFFFFF)
 
 
-def sort_hashes(words: Array, rows: Ints, bits: int) -> tuple[Ints, Ints]:
-    """The rows sorted by the top bits of their hash, and where each of the 2^bits slots starts."""
+def sort_hashes(words: Array, rows: Ints, slots: HashSlots) -> tuple[Ints, Ints]:
+    """The rows sorted by the slots of their hashes, and where each slot starts."""
+    bits = (slots.count - 1).bit_length()
     passes = -(-(bits + _SPARE) // _DIGIT)
-    width = min(32, passes * _DIGIT)
+    spare = min(min(32, passes * _DIGIT) - bits, slots.shift)
     packed = fresh(rows.size, np.uint64)
-    _pack_hashes(words, rows, np.uint64(64 - width), packed)
-    packed = _radix(packed, width)
-    starts = zeros((1 << bits) + 1, np.int32)
+    _pack_hashes(words, rows, np.uint64(slots.first << slots.shift), np.uint64(slots.shift - spare), packed)
+    packed = _radix(packed, bits + spare)
+    starts = zeros(slots.count + 1, np.int32)
     order = fresh(rows.size, np.int32)
     _unpack(packed, order)
-    _count_slots(packed, np.uint64(32 + width - bits), starts)
+    _count_slots(packed, np.uint64(32 + spare), starts)
     return order, starts
+
+
+def extreme_hashes(words: Array, rows: Ints) -> tuple[int, int]:
+    """The least and the greatest hash of rows; the range of all hashes if there are none."""
+    if not rows.size:
+        return 0, (1 << 64) - 1
+    least, greatest = _extreme_hashes(words, rows)
+    return int(least), int(greatest)
 
 
 def sort_values(words: Array, rows: Ints) -> Ints:
@@ -64,20 +82,22 @@ def sort_values(words: Array, rows: Ints) -> Ints:
     return order
 
 
-def merge_hashes(words: Sequence[Array], kept: Sequence[Bytes], bits: int) -> tuple[Longs, Ints, Hashes]:
+def merge_hashes(
+    words: Sequence[Array], kept: Sequence[Bytes], slots: HashSlots
+) -> tuple[Longs, Ints, Hashes]:
     """The places of the rows of runs with ascending hashes, sorted by slot; where slots start; and the hashes.
 
     A place is the number of a run in the upper 32 bits and a row in the lower. Inside a slot, rows are in the order of
     the runs. Of each run, only rows with a 1 in ``kept`` are there, or all if that is empty.
     """
-    shift = np.uint64(64 - bits)
-    starts, next_ = zeros((1 << bits) + 1, np.int32), fresh((1 << bits) + 1, np.int32)
+    where = np.uint64(slots.shift), np.uint64(slots.first)
+    starts, next_ = zeros(slots.count + 1, np.int32), fresh(slots.count + 1, np.int32)
     for run, some in zip(words, kept, strict=True):
-        _count_run(run, some, shift, starts)
+        _count_run(run, some, *where, starts)
     size = _begin_slots(starts, next_)
     places, hashes = fresh(size, np.int64), fresh(size, np.uint64)
     for number, (run, some) in enumerate(zip(words, kept, strict=True)):
-        _place_run(run, some, np.int64(number), shift, next_, hashes, places)
+        _place_run(run, some, np.int64(number), *where, next_, hashes, places)
     return places, starts, hashes
 
 
@@ -109,10 +129,19 @@ def arrange(order: Array, starts: Ints, hashes: Hashes, times: Array) -> None:
 
 
 @compiled
-def _pack_hashes(words: Array, rows: Ints, shift: np.uint64, out: Packed) -> None:
+def _pack_hashes(words: Array, rows: Ints, least: np.uint64, shift: np.uint64, out: Packed) -> None:
     for i in range(rows.size):
         row = np.uint32(rows[i])
-        out[i] = ((mix(np.int64(words[row])) >> shift) << _32) | np.uint64(row)
+        out[i] = (((mix(np.int64(words[row])) - least) >> shift) << _32) | np.uint64(row)
+
+
+@compiled
+def _extreme_hashes(words: Array, rows: Ints) -> tuple[Any, Any]:
+    least = greatest = mix(np.int64(words[np.uint32(rows[0])]))
+    for i in range(1, rows.size):
+        key = mix(np.int64(words[np.uint32(rows[i])]))
+        least, greatest = min(least, key), max(greatest, key)
+    return least, greatest
 
 
 @compiled
@@ -178,13 +207,13 @@ def _extent(words: Array, rows: Ints) -> tuple[Any, Any, Any]:
 
 
 @compiled
-def _count_run(words: Array, kept: Bytes, shift: np.uint64, starts: Ints) -> None:
+def _count_run(words: Array, kept: Bytes, shift: np.uint64, first: np.uint64, starts: Ints) -> None:
     if kept.size:
         for i in range(words.size):
-            starts[(mix(np.int64(words[i])) >> shift) + _1] += np.int32(kept[i])
+            starts[(mix(np.int64(words[i])) >> shift) - first + _1] += np.int32(kept[i])
         return
     for i in range(words.size):
-        starts[(mix(np.int64(words[i])) >> shift) + _1] += 1
+        starts[(mix(np.int64(words[i])) >> shift) - first + _1] += 1
 
 
 @compiled
@@ -198,7 +227,14 @@ def _begin_slots(starts: Ints, next_: Ints) -> Any:
 
 @compiled
 def _place_run(
-    words: Array, kept: Bytes, number: Any, shift: np.uint64, next_: Ints, hashes: Hashes, places: Longs
+    words: Array,
+    kept: Bytes,
+    number: Any,
+    shift: np.uint64,
+    first: np.uint64,
+    next_: Ints,
+    hashes: Hashes,
+    places: Longs,
 ) -> None:
     """Put the rows of a run at the next places of their slots."""
     run = number << np.int64(32)
@@ -206,9 +242,10 @@ def _place_run(
         if kept.size and not kept[i]:
             continue
         key = mix(np.int64(words[i]))
-        place = np.uint32(next_[key >> shift])
+        slot = (key >> shift) - first
+        place = np.uint32(next_[slot])
         hashes[place], places[place] = key, run | np.int64(i)
-        next_[key >> shift] = np.int32(place + np.uint32(1))
+        next_[slot] = np.int32(place + np.uint32(1))
 
 
 @compiled

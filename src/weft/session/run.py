@@ -114,6 +114,7 @@ def run_config(
         batch_bytes=batch_bytes(settings.memory, tasks),
         portion_bytes=portion_bytes(settings.memory, tasks),
         result_limit=settings.result_limit,
+        merge_seconds=settings.merge_seconds,
         functions=registered.functions,
         adapter=adapter_for(settings),
         spark=spark,

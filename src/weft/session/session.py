@@ -87,6 +87,8 @@ class Session(SessionRelations, SessionViews):
       batch takes all that waits and that memory allows.
     - ``every``: batches begin at multiples of this time, as in "1 second", and late ones at once; without it, whenever
       something waits.
+    - ``merging``: how long a task merges what is stored in one batch, at most and if merging is no more than a third of
+      its work; what is left is done in later batches, so that large state makes no batch long.
     - ``too_slow``: a query that cannot meet its target, or keeps others from theirs, is reported ("report") or also
       stopped ("stop").
     """

@@ -159,6 +159,7 @@ class Settings:
     durability: str = _ruled(PROCESS, OneOf("durability", DURABILITIES))  # what a committed batch survives
     latency: timedelta | str | None = _ruled(None, TimeSpan("latency"))  # noqa: RUF009
     every: timedelta | str | None = _ruled(None, TimeSpan("every"))  # noqa: RUF009
+    merging: timedelta | str = _ruled("100 ms", TimeSpan("merging"))  # noqa: RUF009
     too_slow: str = _ruled("report", OneOf("way with queries that are too slow", TOO_SLOW))
 
     def __post_init__(self) -> None:
@@ -170,7 +171,7 @@ class Settings:
         for setting in fields(self):
             if RULE in setting.metadata:
                 setting.metadata[RULE].check(getattr(self, setting.name))
-        for name in ("latency", "every"):
+        for name in ("latency", "every", "merging"):
             if (given := getattr(self, name)) is not None:
                 object.__setattr__(self, name, TimeSpan(name).span(given))
         self._check_others()
@@ -202,6 +203,11 @@ class Settings:
     def target(self) -> float | None:
         """Within how many seconds results are wanted, at the latest; None: as soon as it goes."""
         return self.latency.total_seconds() if isinstance(self.latency, timedelta) else None
+
+    @property
+    def merge_seconds(self) -> float:
+        """How many seconds of a batch a task may spend on merging what is stored."""
+        return TimeSpan("merging").span(self.merging).total_seconds()
 
     @property
     def period(self) -> float | None:

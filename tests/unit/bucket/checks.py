@@ -55,9 +55,11 @@ def check_slots(bucket: Bucket, index: Index, entries: Any) -> None:
     words, times = index.words.values, bucket.times
     arrival = bucket.batch.column("row").to_numpy()
     assert times is not None
+    assert index.slots is not None
     for slot in range(index.directory.size - 1):
         inside = entries[index.directory[slot] : index.directory[slot + 1]]
-        assert all(int(mix(np.int64(words[i]))) >> int(index.shift) == slot for i in inside)
+        hashes = [int(mix(np.int64(words[i]))) for i in inside]
+        assert all((one >> index.slots.shift) - index.slots.first == slot for one in hashes)
         tie = arrival if index.permutation is None else np.zeros_like(arrival)
         sort_keys = [(int(mix(np.int64(words[i]))), int(times[i]), int(tie[i])) for i in inside]
         assert sort_keys == sorted(sort_keys)

@@ -14,7 +14,7 @@ from tests.unit.kernels.columns import KEY_TYPES, batches
 from weft.bucket.bounds import Bounds
 from weft.bucket.bucket import build
 from weft.bucket.index import by_hash, by_value
-from weft.bucket.merge import expired, first_to_merge, merge
+from weft.bucket.merge import expired, merge
 from weft.errors import StateError
 
 
@@ -73,45 +73,6 @@ def test_what_does_not_fit_together_is_refused() -> None:
         merge([])
     with pytest.raises(StateError, match="cannot expire"):
         merge([one], since=3)
-
-
-def simulate(sizes: list[int], fanout: int) -> tuple[int, float]:
-    """(the most runs there ever were after merging, how often a row was written on average)."""
-    runs: list[int] = []
-    most = written = 0
-    for size in sizes:
-        runs.append(size)
-        written += size
-        while (
-            first := first_to_merge([Bounds(rows=run, bytes=0) for run in runs], fanout=fanout)
-        ) is not None:
-            written += sum(runs[first:])
-            runs[first:] = [sum(runs[first:])]
-        most = max(most, len(runs))
-    return most, written / sum(sizes)
-
-
-@pytest.mark.parametrize("fanout", [2, 4, 8])
-def test_runs_stay_few_and_rows_are_seldom_rewritten(fanout: int) -> None:
-    """A probe touches O(log rows) runs: 1,000 batches, equal or very unequal."""
-    for sizes in ([1_000] * 1_000, [1, 5_000] * 500, list(range(1, 1_001)), [10**6] + [10] * 999):
-        most, rewrites = simulate(sizes, fanout)
-        assert most <= fanout * 10
-        assert rewrites <= 4 * 20 / fanout + 2 * fanout
-
-
-@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=60), st.integers(2, 6))
-def test_merging_ends(sizes: list[int], fanout: int) -> None:
-    most, _ = simulate([size + 1 for size in sizes], fanout)
-    assert most <= (fanout - 1) * 21
-
-
-def test_runs_that_cover_enough_time_are_closed() -> None:
-    long, short = Bounds(10, 0, min_time=0, max_time=100), Bounds(10, 0, min_time=100, max_time=110)
-    assert first_to_merge([long] * 4, fanout=4, reach=100) is None
-    assert first_to_merge([long, short, short, short], fanout=4, reach=100) is None
-    assert first_to_merge([long] + [short] * 4, fanout=4, reach=100) == 1
-    assert first_to_merge([long] * 4, fanout=4, reach=101) == 0
 
 
 def test_expiry_of_whole_runs() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tests.unit.runtime.held_state import HeldState
 from weft.connectors.files.parquet_sink import to_parquet
 from weft.logical.codec import encode
 from weft.optimizer.cost import DEFAULT_WEIGHTS
@@ -29,7 +30,6 @@ from weft.runtime.model.limits import TaskLimits
 from weft.runtime.output.batch_files import read_file
 from weft.runtime.output.outlet import TaskOutlet
 from weft.runtime.program.executable import ExecutableGraph
-from weft.runtime.state.stores import HeldState
 from weft.runtime.wire.exchange import Exchange, Sender, SentParcel
 from weft.runtime.wire.messages import Message
 from weft.runtime.wire.reports import HopReport, ResultsReport

@@ -13,6 +13,7 @@ import pytest
 
 import weft
 from tests.local_runner import LocalRunner
+from tests.unit.runtime.held_state import HeldState
 from tests.unit.runtime.workload import session, tables
 from weft.adapting.planner import Planner
 from weft.errors import FunctionError, StateError
@@ -30,7 +31,6 @@ from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.active import ActiveQueries
 from weft.runtime.queries.request import QueryRequest
 from weft.runtime.queries.visibility import StateFacts
-from weft.runtime.state.stores import HeldState
 from weft.runtime.wire.functions import callable_functions, check_registered
 from weft.session.relations import pack_function
 from weft.session.session import PlannedQuery, Session

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.local_runner import LocalRunner
+from tests.unit.runtime.held_state import HeldState
 from tests.unit.runtime.joins import c, graph, sorted_rows, v, w
 from weft.bucket.bucket import Bucket
 from weft.bucket.codec import read, write
@@ -21,7 +22,6 @@ from weft.runtime.hop.outcome import Parcel
 from weft.runtime.model.batch_order import BatchOrder, Count
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
-from weft.runtime.state.stores import HeldState
 
 CHAIN = "SELECT v.x, w.s, c.t FROM v, w, c WHERE v.vid = w.vid AND w.uid = c.uid"
 DATA = {

@@ -131,3 +131,16 @@ def test_closed_runs_are_left_alone() -> None:
     assert merged(long, long, long, long) == []
     assert merged(long, short, short, short) == []
     assert merged(long, short, short, short, short) == [(1, 2, 3, 4)]
+
+
+def test_runs_that_cover_enough_time_are_closed() -> None:
+    long, short = Bounds(10, 99, min_time=0, max_time=100), Bounds(10, 99, min_time=100, max_time=110)
+
+    def merged(runs: list[Bounds], reach: int) -> list[tuple[int, ...]]:
+        extents = [Extent(0, PLACES, run) for run in runs]
+        return [merge.runs for merge in plan_merges(extents, 10_000, reach=reach).merges]
+
+    assert merged([long] * 4, 100) == []
+    assert merged([long, short, short, short], 100) == []
+    assert merged([long] + [short] * 4, 100) == [(1, 2, 3, 4)]
+    assert merged([long] * 4, 101) == [(0, 1, 2, 3)]

@@ -20,6 +20,7 @@ import weft
 from tests.local_runner import LocalRunner
 from tests.shares import share_of
 from tests.unit.runtime import hotkey
+from tests.unit.runtime.held_state import HeldState
 from weft.connectors.files.parquet_sink import ParquetSink
 from weft.errors import QueryError, SinkError
 from weft.runtime.hop.admission import admit, route_input
@@ -31,7 +32,6 @@ from weft.runtime.model.limits import PORTION_BYTES, TaskLimits
 from weft.runtime.output.batch_files import read_file, write_file
 from weft.runtime.output.outlet import TaskOutlet
 from weft.runtime.program.executable import ExecutableGraph
-from weft.runtime.state.stores import HeldState
 from weft.runtime.wire.exchange import Exchange, Sender
 from weft.runtime.wire.messages import Message
 from weft.runtime.wire.reports import Failure, HopReport, ResultsReport

@@ -9,11 +9,14 @@ import pyarrow as pa
 import pytest
 
 from tests.local_runner import LocalRunner
+from tests.unit.runtime.held_state import HeldState
 from tests.unit.runtime.joins import SECOND, graph, sorted_rows, v, w
 from weft.bucket.bucket import Bucket
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
-from weft.runtime.state.stores import FANOUT, Forget, HeldState, make_run, settle
+from weft.runtime.state import settling
+from weft.runtime.state.settling import FANOUT, MergeBudget, settle
+from weft.runtime.state.stores import Forget, make_run
 from weft.testing import reference_join
 
 PAIR = "SELECT v.x, w.uid FROM v [RANGE 3 SECONDS], w [RANGE 2 SECONDS] WHERE v.vid = w.vid"
@@ -103,3 +106,26 @@ def test_forgetting_changes_no_result() -> None:
     tables = {name: pa.concat_tables(some) for name, some in parts.items()}
     assert sorted_rows(runner.results()) == sorted_rows(reference_join(graph(PAIR).query, tables))
     assert runner.metrics[-1].stores["v"].rows < 80
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_pieces_have_every_row_once_whatever_the_budget_is(
+    plan: StorePlan, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left of a run after a part of it was merged is a part of that run, and no copy."""
+    rng = np.random.default_rng(seed)
+    monkeypatch.setattr(settling, "PIECE", int(rng.choice([300, 1_000, 3_000])))
+    monkeypatch.setattr(settling, "FREE", 0)
+    runs: tuple[Bucket, ...] = ()
+    added = debt = cut = 0
+    for _ in range(60):
+        rows = int(rng.integers(1, 60))
+        budget = MergeBudget(int(rng.choice([0, 500, 5_000])))
+        runs = settle(plan, (*runs, run_of(plan, added, rows)), Forget(), budget)
+        added, debt, cut = added + rows, max(debt, budget.debt), max(cut, len({r.bounds.low for r in runs}))
+        assert sorted(row for run in runs for row in run.batch.column("v.x").to_pylist()) == list(
+            range(added)
+        )
+        assert all(run.bounds.rows == run.batch.num_rows for run in runs)
+    assert debt or seed % 2
+    assert cut > 1

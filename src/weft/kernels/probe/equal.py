@@ -71,6 +71,7 @@ def find(
     nothing: Places,
     directory: Places,
     shift: np.uint64,
+    least: np.uint64,
     times: Longs,
     lows: Longs,
     highs: Longs,
@@ -93,7 +94,7 @@ def find(
     for first in range(0, words.size, BLOCK):
         last = min(first + BLOCK, words.size)
         some, their_rows = words[first:last], rows[first:last]
-        _locate(some, directory, shift, base, end)
+        _locate(some, directory, shift, least, base, end)
         _compare(some, stored, base, near, masks)
         hit, crowd = _sort_out(some.size, directory, base, end, masks, hits, crowded)
         if times.size:
@@ -109,12 +110,18 @@ def find(
 
 
 @inner
-def _locate(words: Longs, directory: Places, shift: np.uint64, base: Places, end: Places) -> None:
-    """Write where every tuple's slot begins, moved back if fewer than `WIDTH` entries would follow, and ends."""
+def _locate(
+    words: Longs, directory: Places, shift: np.uint64, least: np.uint64, base: Places, end: Places
+) -> None:
+    """Write where every tuple's slot begins, moved back if fewer than `WIDTH` entries would follow, and ends.
+
+    A hash outside of the slots, of which `least` is the first, is in none of the entries, and may look at any of them.
+    """
     size = directory[directory.size - 1]
     last = size - np.uint32(WIDTH) if size >= WIDTH else size
+    slots = np.uint64(directory.size - 2)
     for i in range(words.size):
-        slot = mix(words[i]) >> shift
+        slot = min((mix(words[i]) >> shift) - least, slots)
         base[i] = min(directory[slot], last)
         end[i] = directory[slot + _1]
 
@@ -295,6 +302,7 @@ def find_permuted(
     tags: Bytes,
     directory: Places,
     shift: np.uint64,
+    least: np.uint64,
     times: Longs,
     lows: Longs,
     highs: Longs,
@@ -314,7 +322,7 @@ def find_permuted(
     for first in range(0, words.size, BLOCK):
         last = min(first + BLOCK, words.size)
         some, their_rows = words[first:last], rows[first:last]
-        _locate(some, directory, shift, base, end)
+        _locate(some, directory, shift, least, base, end)
         _compare_tags(some, tags, shift, base, masks)
         hit, crowd = _sort_out(some.size, directory, base, end, masks, hits, crowded)
         _read_tagged_ahead(hits[:hit], permutation, base, masks, stored, times, near)

@@ -122,7 +122,9 @@ def equal_ranges(keys: Keys, run: Bucket, order: Order, window: Window | None = 
     if index.permutation is not None:
         entries = index.permutation.view(np.uint32)
         where, search = [index.words.values, entries, index.tags], find_permuted
-    where += [index.directory.view(np.uint32), index.shift]
+    if index.slots is None:
+        raise StateError(f"the index {order} is not for equality")
+    where += [index.directory.view(np.uint32), np.uint64(index.slots.shift), np.uint64(index.slots.first)]
     found = search(keys.words, keys.rows.view(np.uint32), *where, *time_check(run, window), *out)
     probes, start, stop = (part[:found] for part in out)
     return Ranges(probes, start, stop, index.permutation)

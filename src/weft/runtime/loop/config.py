@@ -14,7 +14,7 @@ from weft.ports.table import RegisteredTable
 from weft.runtime.loop.adapter import Adapter, StaticPlan
 from weft.runtime.loop.driver_order import DEFAULT
 from weft.runtime.loop.scaling import FixedScale, Scaler
-from weft.runtime.model.limits import LIMIT, PORTION_BYTES, TaskLimits
+from weft.runtime.model.limits import LIMIT, MERGE_SECONDS, PORTION_BYTES, TaskLimits
 from weft.runtime.observe.recent_statistics import RecentStatistics
 from weft.runtime.queries.active import Decide
 from weft.runtime.queries.resume import Restore
@@ -74,6 +74,7 @@ class RunConfig:
     batch_bytes: int = 1 << 30
     portion_bytes: int = PORTION_BYTES
     result_limit: int | None = None
+    merge_seconds: float = MERGE_SECONDS
     functions: Mapping[str, PackedFunction] = field(default_factory=dict)
     adapter: Adapter = field(default_factory=StaticPlan)
     spark: Any = None
@@ -95,4 +96,4 @@ class RunConfig:
     @property
     def limits(self) -> TaskLimits:
         """The limits that tasks are given: how much they may hold and give."""
-        return TaskLimits(self.key_limit, self.portion_bytes, self.result_limit)
+        return TaskLimits(self.key_limit, self.portion_bytes, self.result_limit, self.merge_seconds)

@@ -110,7 +110,8 @@ class CheckpointState:
     sinks could not take their results, which wait. ``live`` are the files of state that manifests name, ``unnamed``
     all others; ``dead_letters`` counts the records that were set aside. ``statistics`` are the figures that batches
     have told, as of when they were last written down. ``tables`` are those that queries look up, in the version that
-    was in force. ``cache`` is how tasks used the caches of their hosts in the last batch.
+    was in force. ``cache`` is how tasks used the caches of their hosts in the last batch. ``merge_debt`` bytes of runs
+    wait to be merged.
     """
 
     directory: str
@@ -127,6 +128,7 @@ class CheckpointState:
     statistics: tuple[StatisticsRow, ...] = ()
     tables: tuple[TableProgress, ...] = ()
     cache: CacheCounts = CacheCounts()  # noqa: RUF009
+    merge_debt: int = 0
     suspended: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -190,6 +192,7 @@ def inspect(place: Path | str) -> CheckpointState:
         statistics=_statistics(root),
         tables=tuple(table_states(now.cursors).values()),
         cache=CacheCounts(**(now.metrics or {}).get("cache", {})),
+        merge_debt=(now.metrics or {}).get("merge_debt", 0),
         suspended={name: one.text for name, one in sorted(now.suspended.items())},
     )
 

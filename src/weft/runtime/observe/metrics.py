@@ -98,7 +98,8 @@ class BatchMetrics:
     the parts that it is read in. ``latencies`` are those of the results that left, by query, once the batch is
     committed; none before. ``tables`` are the versions of tables that were in force. ``cache`` is how tasks used the
     caches of their hosts, for state in an object store. There were so many ``tasks``, and ``busy`` is how many seconds
-    of theirs each partition took. ``edges`` is what was sent over each edge, tuples and bytes.
+    of theirs each partition took. ``edges`` is what was sent over each edge, tuples and bytes. Of what is
+    stored, ``merged_bytes`` were merged, and ``merge_debt`` bytes wait to be merged in later batches.
     """
 
     number: int
@@ -129,6 +130,8 @@ class BatchMetrics:
     tasks: int = 0
     busy: Mapping[int, float] = field(default_factory=dict)
     edges: Mapping[str, EdgeFigures] = field(default_factory=dict)
+    merged_bytes: int = 0
+    merge_debt: int = 0
 
     def __repr__(self) -> str:
         rows = sum(one.rows for one in self.inputs.values())

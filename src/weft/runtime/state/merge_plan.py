@@ -3,8 +3,8 @@
 Guarantees: `plan_merges` is a pure function of where runs lie, how large they are and how much may be merged. A merge
 takes the rows of a range of places from runs that follow each other in age wherever they overlap in that range; so rows
 of equal hash and time stay in the order of their arrival. What it takes has about `piece` bytes at most, unless one
-value has more. Of all that should be merged, what
-fits into the budget is, and one merge at least; the rest is the debt.
+value has more. Of all that should be merged, what fits into the budget is, and one merge at least if that is asked for;
+the rest is the debt. Merges of few bytes are free.
 
 The rule is that of tiers, place by place. A run's *level* is the logarithm of its bytes per place; a run that is older
 than a larger one counts as of that one's level. Where `fanout` runs of one level lie over each other, and none has more
@@ -27,7 +27,7 @@ from weft.bucket.bounds import PLACES, Bounds
 
 __all__ = ["DRAIN", "PIECE", "Extent", "MergePlan", "RangeMerge", "plan_merges"]
 
-PIECE = 1 << 24  # a merge takes about so many bytes at most: some 300,000 rows, 15 ms
+PIECE = 1 << 26  # a merge takes about so many bytes at most: some million rows, 50 ms
 DRAIN = 16  # a batch merges at least this part of the debt
 
 
@@ -68,27 +68,35 @@ class MergePlan:
 
 
 def plan_merges(
-    runs: Sequence[Extent], budget: int, *, piece: int = PIECE, fanout: int = 4, reach: int | None = None
+    runs: Sequence[Extent],
+    budget: int,
+    *,
+    piece: int = PIECE,
+    fanout: int = 4,
+    reach: int | None = None,
+    at_least_one: bool = True,
+    free: int = 0,
 ) -> MergePlan:
     """What to merge of the runs of a store, oldest first, with a budget in bytes.
 
     Runs that cover ``reach`` of event time are closed: they are merged no more, nor is what is older at their places.
+    Merges of fewer than ``free`` bytes are always done.
 
     >>> whole = [Extent(0, PLACES, Bounds(0, size)) for size in (900, 9, 9, 9, 9)]
     >>> [merge.runs for merge in plan_merges(whole, 100).merges], plan_merges(whole[1:4], 100).merges
     ([(1, 2, 3, 4)], ())
     """
     due = sorted(_due(runs, piece, fanout, reach), key=lambda pair: (pair[0], pair[1].low))
-    debt = sum(merge.bytes for _, merge in due)
-    budget = max(budget, debt // DRAIN)
-    chosen: list[RangeMerge] = []
-    spent = 0
-    for _, merge in due:
-        if chosen and spent + merge.bytes > budget:
+    small = [merge for _, merge in due if merge.bytes < free]
+    large = [merge for _, merge in due if merge.bytes >= free]
+    debt = sum(merge.bytes for merge in large)
+    budget, spent, count = max(budget, debt // DRAIN), 0, 0
+    for merge in large:
+        if spent + merge.bytes > budget and (count or not at_least_one):
             break
-        chosen.append(merge)
+        count += 1
         spent += merge.bytes
-    return MergePlan(tuple(chosen), debt - spent)
+    return MergePlan((*small, *large[:count]), debt - spent)
 
 
 def _due(
@@ -108,8 +116,12 @@ def _groups(runs: Sequence[Extent], fanout: int, reach: int | None) -> Iterator[
     """The runs to merge in every range in which the same runs lie over each other."""
     cuts = sorted({run.low for run in runs} | {run.high for run in runs})
     levels = [_level(run.density, fanout) for run in runs]
+    begins: dict[int, list[int]] = {}
+    for number, run in enumerate(runs):
+        begins.setdefault(run.low, []).append(number)
+    here: list[int] = []
     for low, high in pairwise(cuts):
-        here = [number for number, run in enumerate(runs) if run.low <= low and run.high >= high]
+        here = sorted([number for number in here if runs[number].high > low] + begins.get(low, []))
         closed = [place for place, number in enumerate(here) if _closed(runs[number].bounds, reach)]
         for level, group in _tiers(here[closed[-1] + 1 if closed else 0 :], levels):
             sizes = [runs[number].density for number in group]

@@ -17,11 +17,13 @@ import pyarrow as pa
 
 from weft.bucket import codec
 from weft.bucket.bucket import Bucket
+from weft.bucket.merge import between
 from weft.errors import StateError
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
 from weft.runtime.state.partition_manifest import PartitionFile, PartitionManifest, StoredRun
 from weft.runtime.state.segment_file import BUCKETS, RESTORE, padded, read_manifest, write_segment
+from weft.runtime.state.settling import MergeSpeed
 from weft.runtime.state.upgrade import upgrade_run
 from weft.storage.storage import Memory, Storage
 
@@ -30,6 +32,8 @@ __all__ = ["OpenSegments", "Underway", "open_segments_of"]
 SMALL = 1 << 16  # a run of fewer bytes stays in memory after it is written, and is not mapped
 
 Run = StoredRun | Bucket  # in a segment, or not yet
+
+_Part = tuple[int, int, int]  # where a run begins in its segment, and the hashes that belong to it
 
 
 @dataclass
@@ -48,7 +52,7 @@ class _Segment:
     data: Any = None
     stamp: tuple[int, ...] | None = None  # that of its file, if this process wrote it
     open: dict[int, Bucket] = field(default_factory=dict)
-    upgraded: dict[int, tuple[ExecutableGraph, Bucket]] = field(default_factory=dict)
+    upgraded: dict[_Part, tuple[ExecutableGraph, Bucket]] = field(default_factory=dict)
 
 
 @dataclass
@@ -64,13 +68,14 @@ class OpenSegments:
     """The open segments of a storage, by name, and the manifests of partitions.
 
     ``underway`` is what the batch has done so far in each partition whose hops all run in this process. ``deleted`` are
-    retired files that are gone.
+    retired files that are gone. ``merge_speed`` is how fast this process merges runs.
     """
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
         self.underway: dict[int, Underway] = {}
         self.deleted: set[str] = set()
+        self.merge_speed = MergeSpeed()
         self._segments: dict[str, _Segment] = {}
         self._partitions: dict[int, _OpenPartition] = {}
         self._written: dict[str, PartitionManifest] = {}
@@ -91,7 +96,13 @@ class OpenSegments:
         return current.manifest
 
     def open(self, partition: int, run: StoredRun) -> Bucket:
-        """A run as it was written."""
+        """A run as it was written, without the rows that do not belong to it any more."""
+        whole, bounds = self._whole(partition, run), run.bounds
+        if bounds.low <= whole.bounds.low and whole.bounds.high <= bounds.high:
+            return whole
+        return between(whole, bounds.low, bounds.high)
+
+    def _whole(self, partition: int, run: StoredRun) -> Bucket:
         if isinstance(self.storage, Memory):
             bucket: Bucket = self.storage.objects[f"{BUCKETS}/{run.segment}"][0][run.offset]
             return bucket
@@ -109,17 +120,18 @@ class OpenSegments:
 
     def open_for(self, partition: int, run: StoredRun, program: ExecutableGraph, plan: StorePlan) -> Bucket:
         """A run, upgraded for the queries of a program."""
-        segment = self._segment(partition, run.segment)
-        upgraded = segment.upgraded.get(run.offset)
+        segment, part = self._segment(partition, run.segment), (run.offset, run.bounds.low, run.bounds.high)
+        upgraded = segment.upgraded.get(part)
         if upgraded is None or upgraded[0] is not program:
             upgraded = program, upgrade_run(program, plan, self.open(partition, run), run.written)
-            segment.upgraded[run.offset] = upgraded
+            segment.upgraded[part] = upgraded
         return upgraded[1]
 
     def content(self, partition: int, run: StoredRun) -> Any:
         """A run as `write` takes it, if it is to be copied to another segment."""
-        if isinstance(self.storage, Memory):
-            return self.open(partition, run)
+        whole, found = self._whole(partition, run), self.open(partition, run)
+        if found is not whole or isinstance(self.storage, Memory):
+            return self.packed(found)
         return self._bytes(self._segment(partition, run.segment), run)
 
     def write(

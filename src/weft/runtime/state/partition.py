@@ -13,7 +13,8 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from weft.bucket.bucket import Bucket
@@ -21,7 +22,8 @@ from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
 from weft.runtime.state.open_segments import OpenSegments, Run, Underway
 from weft.runtime.state.partition_manifest import PartitionFile, PartitionManifest, StoredRun, moment_of
-from weft.runtime.state.stores import Forget, is_settled, settle
+from weft.runtime.state.settling import MergeBudget, settle
+from weft.runtime.state.stores import Forget
 
 __all__ = ["LAG", "PartitionState"]
 
@@ -29,6 +31,7 @@ __all__ = ["LAG", "PartitionState"]
 # before it is the oldest that is kept, and neither names them.
 LAG = 3
 LIVE = 0.5  # the part of a segment's bytes that must be of use
+LARGE = 1 << 20  # of runs of fewer bytes it does not matter how much is of use, if something is
 
 
 @dataclass
@@ -48,9 +51,6 @@ class PartitionState:
     runs: Mapping[str, tuple[StoredRun, ...]]
     underway: Underway
     fills: frozenset[str] | None = None
-    _places: dict[int, tuple[Bucket, StoredRun]] = field(
-        default_factory=dict, init=False
-    )  # by id of the bucket
 
     def earlier_runs(self, plan: StorePlan) -> Sequence[Bucket]:
         """The runs of earlier batches, oldest first."""
@@ -64,23 +64,30 @@ class PartitionState:
         """Add a run of this batch, made by tuples of an input."""
         self.underway.added.setdefault((plan.identity, start), []).append(run)
 
-    def settle(self, hop: int, order: Sequence[str], forget: Mapping[str, Forget]) -> None:
+    def settle(
+        self,
+        hop: int,
+        order: Sequence[str],
+        forget: Mapping[str, Forget],
+        budget: MergeBudget | None = None,
+    ) -> None:
         """Settle the stores that no later hop uses; ``forget`` is by identity."""
         for store, plan in self.program.stores.items():
             identity = plan.identity
             is_ours = self.fills is None or identity in self.fills
             if self.program.last_hops[store] != hop or not is_ours:
                 continue
-            earlier, wanted = self._earlier(plan), forget.get(identity, Forget())
-            additions = [run for start in order for run in self.added(plan, start)]
-            if not additions and is_settled([run.bounds for run in earlier], wanted):
-                self.underway.settled[identity] = list(earlier)
-                continue
-            kept = settle(plan, (*self.earlier_runs(plan), *additions), wanted)
-            places = {key: run for key, (_, run) in self._places.items()}
-            self.underway.settled[identity] = [places.get(id(run), run) for run in kept]
-            for start in order:
-                self.underway.added.pop((identity, start), None)
+            additions = [run for start in order for run in self.underway.added.pop((identity, start), ())]
+            self.underway.settled[identity] = list(
+                settle(
+                    plan,
+                    (*self._earlier(plan), *additions),
+                    forget.get(identity, Forget()),
+                    budget,
+                    opened=partial(self._opened, plan=plan),
+                    rest=_rest,
+                )
+            )
 
     def put_down(self) -> Underway:
         """Write what the batch has done so far to a segment, for hops that run in other processes."""
@@ -132,7 +139,7 @@ class PartitionState:
         runs = [run for some in lists for run in some if isinstance(run, StoredRun)]
         live: Counter[str] = Counter()
         for run in runs:
-            live[run.segment] += run.length
+            live[run.segment] += run.length if run.length < LARGE else min(run.length, run.bounds.bytes)
         sizes = {**self.before.sizes, **self.underway.segments}
         return [run for run in runs if live[run.segment] < LIVE * sizes[run.segment]]
 
@@ -153,15 +160,18 @@ class PartitionState:
         return () if self.fills is not None else self.runs.get(plan.identity, ())
 
     def _opened(self, run: Run, plan: StorePlan) -> Bucket:
-        """A run, upgraded for the graph's queries; where it is stored is remembered."""
+        """A run, upgraded for the graph's queries."""
         if isinstance(run, Bucket):
             return run
-        bucket = self.open_segments.open_for(self.partition, run, self.program, plan)
-        self._places[id(bucket)] = bucket, run
-        return bucket
+        return self.open_segments.open_for(self.partition, run, self.program, plan)
 
     def _new_name(self) -> str:
         return f"{self.number}-{self.partition}-{uuid.uuid4().hex[:16]}"
+
+
+def _rest(run: Run, part: Bucket) -> Run:
+    """What is left of a run, given as the part of it that is open; what is in a segment stays there."""
+    return replace(run, bounds=part.bounds) if isinstance(run, StoredRun) else part
 
 
 def _fresh(lists: Iterable[Iterable[Run]]) -> list[Bucket]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft.bucket.bounds import Bounds
+from weft.bucket.bounds import PLACES, Bounds
 from weft.logical.codec import compact
 
 __all__ = ["PartitionFile", "PartitionManifest", "StoreTotals", "StoredRun", "moment_of"]
@@ -28,7 +28,10 @@ def moment_of(number: int, *, boundary: bool = False) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A run of a store in a segment: where it begins there, its bytes, and the batch in which it was made."""
+    """A run of a store in a segment: where it begins there, its bytes, and the batch in which it was made.
+
+    Of what is there, the rows with hashes in the range of its bounds belong to it.
+    """
 
     segment: str
     offset: int
@@ -40,7 +43,8 @@ class StoredRun:
         """As plain data."""
         bounds = self.bounds
         known = (bounds.rows, bounds.bytes, bounds.min_time, bounds.max_time)
-        return [self.segment, self.offset, self.length, self.written, *known]
+        part = () if (bounds.low, bounds.high) == (0, PLACES) else (bounds.low, bounds.high)
+        return [self.segment, self.offset, self.length, self.written, *known, *part]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> StoredRun:

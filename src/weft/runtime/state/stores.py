@@ -1,10 +1,11 @@
 """What a partition keeps between batches: stores, each of a few sorted runs.
 
 Guarantees: a run holds tuples of earlier batches, or what one input added in this batch; so a probe sees all rows of a
-run or none (design, D5). `settle` keeps the runs few and forgets only rows that no tuple that is on time can reach.
+run or none (design, D5).
 
 A hop uses a partition through the protocol `State` alone: `PartitionState` has the segments that a manifest names and
-what earlier hops of the same batch added; `HeldState`, for tests, holds all of it in memory.
+what earlier hops of the same batch added. Runs are kept few at the
+end of a batch (`weft.runtime.state.settling`).
 
 Of a store that joins with the latest version read (`weft.logical.outer.asof`), `kept_versions` keeps of each key the
 newest version before the time up to which rows have left, with all others of its time, and every version from that time
@@ -20,27 +21,20 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from weft.bucket.bounds import Bounds
 from weft.bucket.bucket import Bucket, build, column
-from weft.bucket.columns import longs, taken
+from weft.bucket.columns import longs
 from weft.bucket.compiled import Longs, Mask
-from weft.bucket.merge import expired, first_to_merge, merge
 from weft.bucket.words import flatten
 from weft.kernels.query_sets.query_set import nonempty, only, sets_of
 from weft.runtime.model.columns import BATCH, full, key_name, values_of
 from weft.runtime.program.store_plans import StorePlan
-from weft.runtime.state.ranks import ranks_within
 
 __all__ = [
-    "FANOUT",
     "Forget",
-    "HeldState",
     "State",
     "Superseded",
-    "is_settled",
     "kept_versions",
     "make_run",
-    "settle",
 ]
 
 
@@ -86,9 +80,6 @@ def _groups(batch: pa.RecordBatch, keys: Sequence[str], rows: Longs) -> Longs:
     return groups.astype(np.int64)
 
 
-FANOUT = 4
-
-
 class State(Protocol):
     """A partition's stores, as a hop uses them."""
 
@@ -128,31 +119,6 @@ class Forget:
         return max((need.clock for need in self.superseded), default=self.since)
 
 
-@dataclass
-class HeldState:
-    """A partition held in memory: ``runs`` by the store's identity, ``fresh`` ones also by the adding input."""
-
-    runs: dict[str, tuple[Bucket, ...]] = field(default_factory=dict)
-    fresh: dict[tuple[str, str], list[Bucket]] = field(default_factory=dict)
-
-    def earlier_runs(self, plan: StorePlan) -> Sequence[Bucket]:
-        """The runs of earlier batches, oldest first."""
-        return self.runs.get(plan.identity, ())
-
-    def added(self, plan: StorePlan, start: str) -> Sequence[Bucket]:
-        """What tuples of an input have added in this batch."""
-        return self.fresh.get((plan.identity, start), ())
-
-    def add(self, plan: StorePlan, start: str, run: Bucket) -> None:
-        """Add a run of this batch, made by tuples of an input."""
-        self.fresh.setdefault((plan.identity, start), []).append(run)
-
-    def commit(self, plan: StorePlan, order: Sequence[str], forget: Forget) -> None:
-        """End the batch for one store: what was added becomes runs of earlier batches, and dead rows are forgotten."""
-        added = [run for start in order for run in self.fresh.pop((plan.identity, start), ())]
-        self.runs[plan.identity] = settle(plan, (*self.earlier_runs(plan), *added), forget)
-
-
 def make_run(plan: StorePlan, batch: pa.RecordBatch, number: int) -> Bucket:
     """Make a run of what arrives at a store in a batch: with the columns it keeps and computes, and its orders."""
     if BATCH in plan.columns and BATCH not in batch.schema.names:
@@ -162,78 +128,3 @@ def make_run(plan: StorePlan, batch: pa.RecordBatch, number: int) -> Bucket:
     layout = plan.orders[0] if plan.orders else None
     rows = pa.RecordBatch.from_pydict(kept)
     return build(rows, layout=layout, indexes=plan.orders[1:], event_time=plan.clock)
-
-
-def settle(
-    plan: StorePlan, runs: Sequence[Bucket], forget: Forget, fanout: int = FANOUT
-) -> tuple[Bucket, ...]:
-    """The runs of a store, oldest first, after a batch; runs that did not change are the same objects."""
-    since = forget.since
-    alive = [run for run in runs if not expired(run.bounds, since if since is not None else -(1 << 63))]
-    bounds = [run.bounds for run in alive]
-    first = first_to_merge(bounds, fanout=fanout, reach=_reach(bounds, forget))
-    if first is None:
-        return tuple(alive)
-    some = [kept for run in alive[first:] if (kept := _without_dead(plan, run, forget.numbers)) is not None]
-    merged = [_newest(plan, merge(some, since), forget.newest)] if some else []
-    merged = [_current(plan, run, forget) for run in merged]
-    return (*alive[:first], *(run for run in merged if run.bounds.rows))
-
-
-def is_settled(runs: Sequence[Bounds], forget: Forget, fanout: int = FANOUT) -> bool:
-    """Whether `settle` would leave runs with these bounds as they are, so that none of them need be opened."""
-    since = forget.since if forget.since is not None else -(1 << 63)
-    if any(expired(bounds, since) for bounds in runs):
-        return False
-    return first_to_merge(runs, fanout=fanout, reach=_reach(runs, forget)) is None
-
-
-def _reach(runs: Sequence[Bounds], forget: Forget) -> int | None:
-    """How much time a run may cover and still be merged.
-
-    If there are many runs that are too long to be merged, which disorder in time can cause, it is at least twice the
-    time that the last run covers.
-    """
-    if forget.reach is None or len(runs) <= 3 * FANOUT:
-        return forget.reach
-    bounds = runs[-1]
-    span = 0 if bounds.min_time is None or bounds.max_time is None else bounds.max_time - bounds.min_time
-    return max(forget.reach, 2 * span)
-
-
-def _without_dead(plan: StorePlan, run: Bucket, numbers: Mapping[str, int]) -> Bucket | None:
-    """A run of an intermediate result without rows whose tuples have left their `ROWS` windows."""
-    alive = np.ones(run.bounds.rows, np.bool_)
-    for name, oldest in numbers.items():
-        alive &= longs(column(run.batch, name)) >= oldest
-    return _only(plan, run, alive) if alive.any() else None
-
-
-def _newest(plan: StorePlan, run: Bucket, count: int | None) -> Bucket:
-    """A run with only the last ``count`` tuples of each key; all of it if ``count`` is None."""
-    if count is None or plan.per_key is None:
-        return run
-    return _only(plan, run, ranks_within(plan, run.batch) <= count)
-
-
-def _current(plan: StorePlan, run: Bucket, forget: Forget) -> Bucket:
-    """A run without versions that nobody asks for any more."""
-    if not forget.superseded or not run.bounds.rows:
-        return run
-    return _only(
-        plan,
-        run,
-        kept_versions(run.batch, plan.time, plan.sets, forget.superseded, forget.since_others),
-    )
-
-
-def _only(plan: StorePlan, run: Bucket, alive: Mask) -> Bucket:
-    if alive.all():
-        return run
-    rows = np.flatnonzero(alive).astype(np.int32)
-    columns = {
-        name: taken(values, rows)
-        for name, values in zip(run.batch.schema.names, run.batch.columns, strict=True)
-    }
-    batch = pa.RecordBatch.from_pydict(columns)
-    return build(batch, layout=run.layout, indexes=plan.orders[1:], event_time=plan.clock)

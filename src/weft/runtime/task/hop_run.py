@@ -27,6 +27,7 @@ from weft.runtime.state.open_segments import Underway, open_segments_of
 from weft.runtime.state.partition import PartitionState
 from weft.runtime.state.partition_manifest import PartitionFile, PartitionManifest, StoreTotals
 from weft.runtime.state.segment_file import flush_segments
+from weft.runtime.state.settling import MergeBudget
 from weft.runtime.state.stores import Forget
 from weft.runtime.task.tuple_ages import batch_ages
 from weft.runtime.wire.exchange import Sender, SentParcel
@@ -42,6 +43,8 @@ __all__ = [
     "stored_order",
 ]
 
+
+LEAST_MERGING = 0.01  # seconds that a task may merge in a batch, however short that is
 
 ByEdge = dict[str, list[pa.RecordBatch]]
 
@@ -139,7 +142,7 @@ class HopRun:
 
     def run(self) -> Generator[Message, None, HopReport]:
         """Run the hop, give the messages that come of it, and return what is to be reported of it."""
-        job = self.job
+        job, began = self.job, perf_counter()
         if job.boundary and job.plan.migration is None:
             return HopReport(self.hop)
         before = {} if job.boundary else self.arrived.before()
@@ -159,8 +162,21 @@ class HopRun:
                 with _timed(busy, partition):
                     self._run_in(partition, state, batches[partition], order, outcome)
             report = yield from outlet.messages(outcome)
-        left = yield from self._leave(states, order, fills, busy)
-        return replace(report, left=left, busy={p: round(spent, 6) for p, spent in busy.items()})
+        budget = self._merge_budget(perf_counter() - began)
+        left = yield from self._leave(states, order, fills, busy, budget)
+        busy = {p: round(spent, 6) for p, spent in busy.items()}
+        return replace(report, left=left, busy=busy, merged=budget.merged, debt=budget.debt)
+
+    def _merge_budget(self, worked: float) -> MergeBudget:
+        """What may be merged after so many seconds of work: for half as long, within the limits of the session.
+
+        A batch without input has time for all that is allowed.
+        """
+        job = self.job
+        most = job.limits.merge_seconds / job.program.graph.hops
+        wanted = worked / 2 if self.arrived.parcels else most
+        speed = open_segments_of(job.setup.storage).merge_speed
+        return speed.budget(min(most, max(wanted, LEAST_MERGING)))
 
     def _state(self, partition: int, fills: frozenset[str] | None) -> PartitionState:
         job, segments = self.job, open_segments_of(self.job.setup.storage)
@@ -187,14 +203,16 @@ class HopRun:
         order: BatchOrder,
         fills: frozenset[str] | None,
         busy: dict[int, float],
+        budget: MergeBudget,
     ) -> Generator[Message, None, PartitionsLeft | None]:
         """Settle the stores that no later hop uses; after the last hop, write down what the batch leaves."""
         forget = {} if fills is not None else self._forget(order)
         is_last = self.hop == self.job.program.graph.hops
         left: dict[int, tuple[PartitionFile | None, PartitionManifest]] = {}
-        for partition, state in states.items():
+        turn = self.job.number % max(1, len(states))  # another partition each time is the first to merge
+        for partition, state in [*list(states.items())[turn:], *list(states.items())[:turn]]:
             with _timed(busy, partition):
-                state.settle(self.hop, order.order, forget)
+                state.settle(self.hop, order.order, forget, budget)
                 if is_last:
                     left[partition] = state.finish()
             if not is_last and not self.job.stays:

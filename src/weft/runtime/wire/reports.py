@@ -100,7 +100,8 @@ class HopReport(MessageBody):
     ``census`` what came to the keys of queries on one key. By query, ``counts`` is how many results there are,
     ``closed`` how many of them are closed rows, ``parts`` the part of the sink that was written, and ``ages`` how
     old results are. ``cache`` is how the task's process used its cache since its last report. After the last hop,
-    ``left`` is what the batch left. ``busy`` is how many of the seconds each partition took.
+    ``left`` is what the batch left. ``busy`` is how many of the seconds each partition took. ``merged`` bytes of
+    stored runs were merged, and ``debt`` more should have been.
     """
 
     kind = "hop"
@@ -117,6 +118,8 @@ class HopReport(MessageBody):
     left: PartitionsLeft | None = None
     busy: Mapping[int, float] = field(default_factory=dict)
     edges: Mapping[str, EdgeFigures] = field(default_factory=dict)
+    merged: int = 0
+    debt: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

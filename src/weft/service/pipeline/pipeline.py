@@ -45,6 +45,7 @@ Nothing is started; of the sources, only files whose schema is to be inferred ar
     limits: {words: 40000, depth: 100}         # how large a query may be; also characters and terms
     latency: 500 ms                            # within which results are wanted; a target, none by default
     every: 1 second                            # batches begin at multiples of it; by default when something waits
+    merging: 100 ms                            # of a batch, for merging what is stored
     too_slow: report                           # or stop: what becomes of a query that cannot meet its target
     adapt: auto                                # whether plans follow the data: auto, off or always
     adaptation: {threshold: 0.1, migrate: auto}  # how; `weft.Adaptation` has all settings

@@ -96,6 +96,8 @@ def state_summary(state: CheckpointState) -> list[str]:
     files.append(f"{state.unnamed.count} that no manifest names, {_bytes(state.unnamed.bytes)}")
     files.append(f"{state.dead_letters} dead letters")
     cache, lines = state.cache, [" · ".join(parts), " · ".join(files)]
+    if state.merge_debt:
+        lines.append(f"{_bytes(state.merge_debt)} of stored runs wait to be merged")
     if cache:
         served = f"{cache.hits:,} of {cache.hits + cache.misses:,} segments that were opened"
         lines.append(f"cache in the last batch: {served}, {_bytes(cache.fetched)} fetched")

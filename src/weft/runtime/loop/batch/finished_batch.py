@@ -262,6 +262,8 @@ def measure_batch(
         tasks=reports.work.tasks,
         busy=reports.work.busy,
         edges=reports.work.edges,
+        merged_bytes=reports.work.merged,
+        merge_debt=reports.work.debt,
     )
 
 

@@ -114,7 +114,8 @@ class WorkDone:
     By edge, ``steps`` is what probes did and ``edges`` what was sent. ``calls`` is what users' functions did, and
     ``census`` counts keys, by query. By hop, where hop 0 is the reading, ``slowest`` are the seconds of the slowest
     task and ``total`` those of all tasks. ``cache`` is how the caches of all hosts were used. ``busy`` is how many
-    seconds partitions took, and ``tasks`` how many tasks there were.
+    seconds partitions took, and ``tasks`` how many tasks there were. ``merged`` bytes of
+    stored runs were merged, and ``debt`` more should have been.
     """
 
     steps: Mapping[str, StepFigures] = field(default_factory=dict)
@@ -126,6 +127,8 @@ class WorkDone:
     busy: Mapping[int, float] = field(default_factory=dict)
     tasks: int = 0
     edges: Mapping[str, EdgeFigures] = field(default_factory=dict)
+    merged: int = 0
+    debt: int = 0
 
     @classmethod
     def of(cls, reports: Sequence[HopReport]) -> WorkDone:
@@ -156,6 +159,8 @@ class WorkDone:
             dict(sorted(busy.items())),
             max(tasks.values(), default=0),
             dict(sorted(edges.items())),
+            sum(report.merged for report in reports),
+            sum(report.debt for report in reports),
         )
 
     def seconds(self) -> tuple[float, ...]:
