@@ -121,7 +121,6 @@ def test_an_unknown_function_is_answered_with_those_of_users_too() -> None:
         ("similar(a.x, b.y)", "b has no column y"),
         ("score(a.x, b.x)", "WHERE needs a condition, and SCORE(a.x, b.x) is a double"),
         ("score()", "score takes 1 argument or more, not 0"),
-        ("similar(1, 2)", "the condition SIMILAR(1, 2) mentions no stream"),
     ],
 )
 def test_a_call_that_cannot_be_is_refused_where_it_stands(call: str, message: str) -> None:

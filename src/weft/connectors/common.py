@@ -30,6 +30,7 @@ __all__ = [
     "SecretText",
     "as_table",
     "check_columns",
+    "check_flat",
     "load_extra",
     "waiting_time",
 ]
@@ -49,6 +50,16 @@ def load_extra(module: str, function: str, extra: str) -> Any:
             f"{function}: {module} cannot be imported: {error}", hint=f'pip install "weft[{extra}]"'
         ) from error
     return library
+
+
+def check_flat(function: str, schema: pa.Schema) -> None:
+    """Refuse results with lists, maps or structs, where nothing can hold them."""
+    for field in schema:
+        if pa.types.is_nested(field.type):
+            raise SinkError(
+                f"{function}: column {field.name} is a {field.type}, which cannot be written there",
+                hint=f"give what is inside, as in {field.name}.field or {field.name}[0]",
+            )
 
 
 def check_columns(function: str, schema: pa.Schema, named: Collection[str] = ()) -> None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
@@ -38,14 +39,19 @@ ROW_TIME = "_time"
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """A type as Spark SQL names it; only decimals have a precision and a scale."""
+    """A type as Spark SQL names it; only decimals have a precision and a scale.
+
+    The name of a nested type has the types inside, as in ``array<long>``, ``map<string,long>`` or ``struct<a:long>``.
+    """
 
     name: str
     precision: int = 0
     scale: int = 0
 
     def __post_init__(self) -> None:
-        if self.name not in _NAMES:
+        if self.is_nested:
+            _ = self.inside  # which refuses what cannot be read
+        elif self.name not in _NAMES:
             raise CatalogError(f"unknown type {self.name!r}", hint=nearest(self.name, _NAMES))
         if self.name == "decimal" and not (1 <= self.precision <= 38 and 0 <= self.scale <= self.precision):
             raise CatalogError(
@@ -55,6 +61,21 @@ class DataType:
 
     def __str__(self) -> str:
         return f"decimal({self.precision},{self.scale})" if self.name == "decimal" else self.name
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether values have values inside: arrays, maps and structs."""
+        return self.name.endswith(">")
+
+    @property
+    def kind(self) -> str:
+        """The name without the types inside."""
+        return self.name.partition("<")[0]
+
+    @property
+    def inside(self) -> tuple[tuple[str, DataType], ...]:
+        """The names and types of what is inside: element; key and value; or the fields of a struct."""
+        return _inside(self.name) if self.is_nested else ()
 
     @property
     def is_integer(self) -> bool:
@@ -102,12 +123,58 @@ def parse_type(text: str) -> DataType:
     """
     match = _TYPE.fullmatch(text)
     if not match:
-        raise CatalogError(f"cannot read the type {text.strip()!r}", hint=nearest(text, _NAMES))
+        if _NESTED.fullmatch(text):
+            return _nested(text)
+        raise CatalogError(f"cannot read the type {text.strip()!r}", hint=nearest(text, (*_NAMES, *_PARTS)))
     name = match[1].lower()
     name = _SYNONYMS.get(name, name)
     if name != "decimal":
         return DataType(name)
     return DataType(name, int(match[2] or 10), int(match[3] or 0))
+
+
+_NESTED = re.compile(r"\s*(array|map|struct)\s*<(.*)>\s*", re.IGNORECASE | re.DOTALL)
+_PARTS = {"array": ("element",), "map": ("key", "value")}
+_NAMED = re.compile(r"\s*([^\W\d]\w*)\s*(?::|\s)\s*(.+)", re.DOTALL)
+
+
+def _split(text: str) -> list[str]:
+    """The parts between commas that are in no brackets."""
+    parts, depth = [""], 0
+    for char in text:
+        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(char, 0)
+        if char == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return parts
+
+
+@lru_cache(maxsize=256)
+def _inside(text: str) -> tuple[tuple[str, DataType], ...]:
+    """What is inside a nested type: the names of its parts, with their types."""
+    match = _NESTED.fullmatch(text)
+    assert match is not None  # its name ends as that of one
+    kind, parts = match[1].lower(), _split(match[2])
+    if kind == "struct":
+        named = [_NAMED.fullmatch(part) for part in parts]
+        if all(named):
+            fields = tuple((one[1], parse_type(one[2])) for one in named if one)
+            if len({name.lower() for name, _ in fields}) == len(fields):
+                return fields
+    elif len(parts) == len(_PARTS[kind]):
+        return tuple((name, parse_type(part)) for name, part in zip(_PARTS[kind], parts, strict=True))
+    raise CatalogError(
+        f"cannot read the type {text.strip()!r}",
+        hint="write array<long>, map<string,long> or struct<a:long,b:string>",
+    )
+
+
+def _nested(text: str) -> DataType:
+    """The nested type that a text names, in the one way in which it is spelled."""
+    kind, parts = text.partition("<")[0].strip().lower(), _inside(text)
+    names = [f"{name}:{type_}" if kind == "struct" else str(type_) for name, type_ in parts]
+    return DataType(f"{kind}<{','.join(names)}>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +220,8 @@ class Schema:
         vid long, ts timestamp
         """
         fields = []
-        for part in re.split(r",(?![^(]*\))", text):
-            name, type_ = (*part.replace(":", " ", 1).split(None, 1), "", "")[:2]
+        for part in _split(text):
+            name, type_ = (*re.split(r"\s*:\s*|\s+", part.strip(), maxsplit=1), "", "")[:2]
             if not type_:
                 raise CatalogError(
                     f"cannot read the column {part.strip()!r} of schema {text!r}",

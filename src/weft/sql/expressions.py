@@ -7,7 +7,7 @@ has a limit, and so has the size of an operand that its operator repeats (BETWEE
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -168,22 +168,54 @@ class _Binder:
         return self.bind(node.this, depth)
 
     def column(self, node: exp.Column, _: int) -> Expr:
-        refuse_arguments(self.source, node, "this", "table")
-        name, table = node.this, node.args.get("table")
+        refuse_arguments(self.source, node, "this", "table", "db", "catalog")
+        parts = [node.args[key] for key in ("catalog", "db", "table", "this") if node.args.get(key)]
+        for part in parts:
+            if not isinstance(part, exp.Identifier):
+                raise unsupported(self.source, part)
+        if len(parts) == 1:
+            return self.scope.unqualified(parts[0].name)
+        names = [part.name for part in parts]
+        if names[1] == PRESENT and len(parts) == 2:
+            return self.scope.column(*names)
+        found, rest = self._found(parts)
+        for part in rest:
+            found = self._inside(found, part)
+        return found
+
+    def _found(self, parts: Sequence[exp.Expr]) -> tuple[Expr, Sequence[exp.Expr]]:
+        """The column that names with dots begin with, and the names of fields after it."""
+        first, second, *rest = parts
+        if not self.scope.has_input(first.name) and self.scope.has_column(first.name):
+            column = self.scope.unqualified(first.name)
+            if column.type.is_nested:
+                return column, parts[1:]
+        try:
+            named = self.scope.input(first.name)
+        except QueryError as error:
+            raise self.source.blame(first, error) from None
+        try:
+            return self.scope.qualified(named, second.name), rest
+        except QueryError as error:
+            raise self.source.blame(second, error) from None
+
+    def _inside(self, struct: Expr, name: exp.Expr) -> Expr:
         if not isinstance(name, exp.Identifier):
             raise unsupported(self.source, name)
-        if table is None:
-            return self.scope.unqualified(name.name)
-        if name.name == PRESENT:
-            return self.scope.column(table.name, name.name)
         try:
-            named = self.scope.input(table.name)
-        except QueryError as error:
-            raise self.source.blame(table, error) from None
-        try:
-            return self.scope.qualified(named, name.name)
+            return call(".", struct, literal(name.name))
         except QueryError as error:
             raise self.source.blame(name, error) from None
+
+    def dot(self, node: exp.Dot, depth: int) -> Expr:
+        refuse_arguments(self.source, node, "this", "expression")
+        return self._inside(self.bind(node.this, depth), node.expression)
+
+    def item(self, node: exp.Bracket, depth: int) -> Expr:
+        refuse_arguments(self.source, node, "this", "expressions", "offset")
+        if len(node.expressions) != 1:
+            raise QueryError("[ ] takes one place or one key", hint="write x[0], or m['k']")
+        return call("[]", self.bind(node.this, depth), self.bind(node.expressions[0], depth))
 
     def binary(self, node: exp.Binary, depth: int) -> Expr:
         refuse_arguments(self.source, node, "this", "expression", "typed", "safe")
@@ -366,4 +398,6 @@ _HANDLERS: dict[type[exp.Expr], _Handler] = {
     exp.Interval: _Binder.interval,
     exp.Extract: _Binder.extract,
     exp.Anonymous: _Binder.function,
+    exp.Dot: _Binder.dot,
+    exp.Bracket: _Binder.item,
 }

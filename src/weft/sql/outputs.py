@@ -18,7 +18,7 @@ from itertools import count
 from sqlglot import exp
 
 from weft.errors import QueryError, SqlError, nearest
-from weft.logical.expr.expression import Column, Expr, columns, to_sql
+from weft.logical.expr.expression import Call, Column, Expr, Literal, columns, to_sql
 from weft.logical.names import identifier
 from weft.logical.query.query import PRESENT, Output, with_distinct_names
 from weft.sql.expressions import bind_expression
@@ -72,6 +72,8 @@ def _final_name(draft: _Draft, position: int, taken: list[str]) -> str:
 
 def _wish(expr: Expr) -> str | None:
     """The name of the column that an expression reads, as its stream spells it; None if it reads none."""
+    if isinstance(expr, Call) and expr.function == "." and isinstance(expr.args[1], Literal):
+        return str(expr.args[1].value)
     plain = next(columns(expr), None)
     if plain is None:
         return None

@@ -16,7 +16,7 @@ as in Spark (`mark_names`). A quote inside such a name is written twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import ClassVar, TypeVar
@@ -28,86 +28,16 @@ from sqlglot.parsers.spark import SparkParser
 
 from weft.errors import QueryError, SqlError
 from weft.logical.query.limits import DEFAULT_LIMITS, Limits
-from weft.sql.source import Piece, Span, SqlText
+from weft.sql.source import Piece, Span, SqlText, mark_names
 
 __all__ = [
     "Bracket",
     "Parsed",
     "WeftSql",
-    "is_double_quoted",
-    "mark_names",
     "parse_bracketed",
     "parse_fragment",
     "parse_select",
 ]
-
-
-_BEFORE = (
-    TokenType.DOT,
-    TokenType.ALIAS,
-    TokenType.FROM,
-    TokenType.JOIN,
-    TokenType.VAR,
-    TokenType.IDENTIFIER,
-)
-_AFTER = (TokenType.DOT, TokenType.L_BRACKET)
-_IN_LIST = (TokenType.STRING, TokenType.IDENTIFIER, TokenType.COMMA, TokenType.VAR)
-_BRACKETS = {TokenType.L_BRACKET: 1, TokenType.R_BRACKET: -1}
-
-
-def is_double_quoted(text: str, token: Token) -> bool:
-    """Whether a token is in double quotes."""
-    return token.token_type is TokenType.STRING and text[token.start] == '"'
-
-
-def mark_names(text: str, tokens: Sequence[Token]) -> tuple[Token, ...]:
-    """The tokens of a text, in which those in double quotes that stand where only a name can are identifiers."""
-    if '"' not in text:
-        return tuple(tokens)
-    found: list[Token] = []
-    listing = False  # whether names are listed here: those of USING, or of a window's PER
-    inside = 0  # how many brackets are open
-    place = 0
-    while place < len(tokens):
-        token, end = tokens[place], _end_of_quoted(text, tokens, place)
-        if end > place:
-            after = tokens[end].token_type if end < len(tokens) else None
-            before = found[-1].token_type if found else None
-            named = listing or before in _BEFORE or after in _AFTER
-            found += [_name(text, tokens[place:end])] if named else tokens[place:end]
-            place = end
-            continue
-        inside += _BRACKETS.get(token.token_type, 0)
-        begins = _begins_list(token, found[-1] if found else None, inside > 0)
-        listing = begins or (listing and token.token_type in _IN_LIST)
-        found.append(token)
-        place += 1
-    return tuple(found)
-
-
-def _end_of_quoted(text: str, tokens: Sequence[Token], place: int) -> int:
-    """The place after the tokens in double quotes that stand here with nothing between them, as in ``"a""b"``."""
-    end = place
-    while end < len(tokens) and is_double_quoted(text, tokens[end]):
-        if end > place and tokens[end].start != tokens[end - 1].end + 1:
-            break
-        end += 1
-    return end
-
-
-def _begins_list(token: Token, before: Token | None, in_brackets: bool) -> bool:
-    """Whether a list of names follows a token."""
-    if token.token_type is TokenType.L_PAREN:
-        return before is not None and before.token_type is TokenType.USING
-    return in_brackets and token.token_type is not TokenType.IDENTIFIER and token.text.upper() == "PER"
-
-
-def _name(text: str, tokens: Sequence[Token]) -> Token:
-    first, last = tokens[0], tokens[-1]
-    written = text[first.start + 1 : last.end].replace('""', '"')
-    return Token(
-        TokenType.IDENTIFIER, written, first.line, first.col, first.start, last.end, list(first.comments)
-    )
 
 
 Node = TypeVar("Node", bound=exp.Expr)
@@ -120,6 +50,7 @@ class WeftParser(SparkParser):
     """Spark's parser without its functions."""
 
     FUNCTIONS: ClassVar = {}
+    ARRAY_CONSTRUCTORS: ClassVar = {}  # else array(1, 2)[0] would be read as the list [0]
     FUNCTION_PARSERS: ClassVar = {name: SparkParser.FUNCTION_PARSERS[name] for name in _KEYWORD_CALLS}
     JOINS_HAVE_EQUAL_PRECEDENCE = False
     NO_PAREN_IF_COMMANDS = False
@@ -193,14 +124,19 @@ class Bracket:
         """An error about this bracket."""
         return self.source.error(self.span, message, hint)
 
+    @property
+    def is_window(self) -> bool:
+        """Whether it begins as a window does."""
+        return self.words.upper().startswith(_WINDOW_WORDS)
+
     def misplaced(self) -> SqlError:
-        """The error for a bracket that follows neither a stream's name nor a sub-select."""
-        if self.words.upper().startswith(_WINDOW_WORDS):
+        """The error for a bracket that follows neither a stream's name nor a sub-select, nor anything else."""
+        if self.is_window:
             return self.error(
                 "a window stands right after the name of a stream in FROM",
                 "write FROM videos [RANGE 10 MINUTES] AS v",
             )
-        return self.error("arrays and access with [ ] are not supported")
+        return self.error("[ ] stands right after a list or a map", "write x[0], and array(1, 2) for a list")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,10 +160,7 @@ def parse_select(text: str, limits: Limits = DEFAULT_LIMITS) -> Parsed:
 
 def parse_fragment(text: str) -> Piece:
     """The syntax tree of one expression, with or without a name (``lower(w.name) AS n``)."""
-    parsed = parse_bracketed(text)
-    for bracket in parsed.brackets.values():
-        raise bracket.misplaced()
-    return parsed.select
+    return parse_bracketed(text).select
 
 
 def parse_bracketed(text: str) -> Parsed:
@@ -320,21 +253,43 @@ _FLAT = "join the streams in one SELECT"
 
 
 def _cut_brackets(source: SqlText) -> tuple[dict[int, Bracket], SqlText]:
-    """The brackets, and the text without their tokens."""
+    """The brackets in FROM, which are windows, and the text without their tokens; others reach into a list or map."""
     brackets: dict[int, Bracket] = {}
     kept: list[Token] = []
+    around: list[bool] = []  # whether FROM lists its inputs outside of the parentheses that are open
+    listing = False  # whether it does here
     pending = iter(source.tokens)
     for token in pending:
-        if token.token_type is not TokenType.L_BRACKET:
+        kind, before = token.token_type, kept[-1] if kept else token
+        if kind is TokenType.L_PAREN:
+            around.append(listing)
+            listing = listing and not _is_name(before)
+        elif kind is TokenType.R_PAREN:
+            listing = around.pop()
+        elif kind in _CLAUSES:
+            listing = _CLAUSES[kind]
+        if kind is not TokenType.L_BRACKET:
             kept.append(token)
             continue
         bracket = _bracket(source, token, pending)
-        before = kept[-1] if kept else token
-        ends = _is_name(before) or before.token_type is TokenType.R_PAREN
-        if not ends or before.end + 1 in brackets:
+        ends = _is_name(before) or before.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET)
+        if not ends or before.end + 1 in brackets or (not listing and bracket.is_window):
             raise bracket.misplaced()
-        brackets[before.end + 1] = bracket
+        if listing:
+            brackets[before.end + 1] = bracket
+        else:
+            kept += (one for one in source.tokens if token.start <= one.start < bracket.span[1])
     return brackets, replace(source, tokens=tuple(kept))
+
+
+# Whether inputs are listed after a word, which windows may follow.
+_CLAUSES = {
+    **dict.fromkeys((TokenType.FROM, TokenType.JOIN), True),
+    **dict.fromkeys((TokenType.SELECT, TokenType.WHERE, TokenType.ON, TokenType.USING), False),
+    **dict.fromkeys(
+        (TokenType.MATCH_CONDITION, TokenType.ORDER_BY, TokenType.GROUP_BY, TokenType.HAVING), False
+    ),
+}
 
 
 def _bracket(source: SqlText, first: Token, rest: Iterator[Token]) -> Bracket:

@@ -51,8 +51,6 @@ _NODES: dict[type[exp.Expr], tuple[str, str | None]] = {
     exp.Distinct: ("DISTINCT in a function", _OUTSIDE),
     exp.Star: ("* here", "name the columns"),
     exp.Alias: ("a name (AS) here", None),
-    exp.Bracket: ("access with [ ]", None),
-    exp.Dot: ("access to a field of a structure", None),
     exp.JSONExtract: ("access to JSON", None),
     exp.Lambda: ("a lambda", None),
     exp.Tuple: ("a list in parentheses", "compare the values one by one"),

@@ -218,6 +218,11 @@ class Scope:
             raise QueryError(f"{named.alias} has no column {name}", hint=hint)
         return column
 
+    def has_input(self, name: str) -> bool:
+        """Whether a relation of FROM goes by this name, be it one that cannot be seen here."""
+        known = (*self.reached(), *self.hidden, *self.tested)
+        return any(named.alias.lower() == name.lower() for named in known)
+
     def has_column(self, name: str) -> bool:
         """Whether a relation that can be named here has a column of that name."""
         return any(_has(named, name) for named in self.reached())

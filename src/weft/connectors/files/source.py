@@ -27,7 +27,7 @@ from weft.connectors.files.parts import FORMATS, read_part
 from weft.connectors.formats.conform import weft_type
 from weft.connectors.formats.csv import CsvOptions
 from weft.connectors.formats.parquet import DAMAGE, arrow_file_schema, parquet_schema
-from weft.connectors.formats.records import Decoded, Target
+from weft.connectors.formats.records import Decoded, Target, check_readable
 from weft.errors import SourceError, nearest
 from weft.logical.arguments import checked
 from weft.logical.schema import DataType, Field, Schema, SchemaLike, schema_of
@@ -82,6 +82,8 @@ class FilesSource:
                 f"files: {self.format} files in {self.path} do not tell their types",
                 hint='give schema="vid long, ts timestamp"',
             )
+        if self.schema is not None:
+            check_readable("files", self.format, self.schema)
         if self.max_files_per_batch is not None and self.max_files_per_batch < 1:
             raise SourceError(
                 f"files: max_files_per_batch is {self.max_files_per_batch}", hint="use 1 or more"

@@ -18,7 +18,7 @@ from weft.connectors.formats.columns import ConvertedColumn, Mask, as_text, matc
 from weft.connectors.formats.records import SourceFile, Target
 from weft.errors import SourceError
 from weft.kernels.expr.arrow import TIMESTAMP, arrow_type
-from weft.logical.schema import DataType
+from weft.logical.schema import DataType, parse_type
 
 __all__ = [
     "check_types",
@@ -64,12 +64,19 @@ def _fits(kind: pa.DataType, type_: DataType) -> bool:
         return pa.types.is_integer(kind) and _inside(kind, arrow_type(type_))
     if type_.name in ("float", "double"):
         return bool(pa.types.is_floating(kind) and kind.bit_width <= arrow_type(type_).bit_width)
+    if type_.is_nested:
+        return weft_type(kind) == type_
     if type_.name == "decimal":
         digits = type_.precision - type_.scale
+        if pa.types.is_uint64(kind):
+            return digits >= _UNSIGNED_DIGITS
         return bool(
             pa.types.is_decimal(kind) and kind.scale <= type_.scale and kind.precision - kind.scale <= digits
         )
     return any(test(kind) for test in _SAME.get(type_.name, ()))
+
+
+_UNSIGNED_DIGITS = 20  # of the largest number of 64 bits without a sign
 
 
 def _inside(kind: pa.DataType, other: pa.DataType) -> bool:
@@ -141,9 +148,35 @@ _NAMES = {
 def weft_type(kind: pa.DataType) -> DataType | None:
     """The type that holds all values of an Arrow type; None where there is none."""
     kind = _plain(kind)
+    if pa.types.is_uint64(kind):
+        return DataType("decimal", 20, 0)
+    if pa.types.is_nested(kind):
+        return _nested(kind)
     if kind in _NAMES:
         return DataType(_NAMES[kind])
     if pa.types.is_decimal(kind):
         fits = kind.precision <= 38 and 0 <= kind.scale <= kind.precision
         return DataType("decimal", kind.precision, kind.scale) if fits else None
     return next((DataType(name) for name, tests in _SAME.items() if any(test(kind) for test in tests)), None)
+
+
+def _nested(kind: pa.DataType) -> DataType | None:
+    """The type of lists, maps and structs whose parts have a type."""
+    if pa.types.is_struct(kind):
+        parts = [(kind.field(place).name, kind.field(place).type) for place in range(kind.num_fields)]
+    elif pa.types.is_map(kind):
+        parts = [("", kind.key_type), ("", kind.item_type)]
+    elif _is_list(kind):
+        parts = [("", kind.value_type)]
+    else:
+        return None
+    types = [weft_type(inner) for _, inner in parts]
+    if None in types or not parts or not all(not name or name.isidentifier() for name, _ in parts):
+        return None
+    word = "struct" if pa.types.is_struct(kind) else "map" if pa.types.is_map(kind) else "array"
+    named = (f"{name}:{type_}" if name else str(type_) for (name, _), type_ in zip(parts, types, strict=True))
+    return parse_type(f"{word}<{','.join(named)}>")
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))

@@ -186,7 +186,7 @@ def _read_type(type_: DataType) -> pa.DataType:
         return pa.int64()
     if type_.name in ("float", "double"):
         return pa.float64()
-    return arrow_type(type_) if type_.name in ("boolean", "decimal") else pa.string()
+    return arrow_type(type_) if type_.is_nested or type_.name in ("boolean", "decimal") else pa.string()
 
 
 def _column(values: pa.ChunkedArray, type_: DataType) -> ConvertedColumn:
@@ -197,7 +197,7 @@ def _column(values: pa.ChunkedArray, type_: DataType) -> ConvertedColumn:
         return doubles_to(array, type_)
     return (
         ConvertedColumn(array)
-        if type_.name in ("boolean", "decimal")
+        if type_.is_nested or type_.name in ("boolean", "decimal")
         else read_texts(array, type_, base64=True)
     )
 
@@ -254,7 +254,7 @@ def _told(error: ValueError) -> str:
 
 def _at_first_sight(spans: Spans, lines: Positions, keys: Spellings) -> dict[int, str]:
     """The lines that are no JSON, no object, or have a value of another kind; others may be wrong, too."""
-    kinds = [(key, field, _KINDS.get(field.type.name, str)) for key, field in keys]
+    kinds = [(key, field, _KINDS.get(field.type.kind, str)) for key, field in keys]
     reasons = {int(line): _reason(spans.text(line), kinds) for line in lines}
     return {line: reason for line, reason in reasons.items() if reason is not None}
 
@@ -264,6 +264,8 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("float", "double"), (int, float)),
     "boolean": bool,
     "decimal": (int, float, str),
+    **dict.fromkeys(("array", "map"), (list, dict)),
+    "struct": dict,
 }
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.errors import SourceError
 from weft.logical.schema import Schema
 from weft.ports.source import PartRows
 
@@ -30,6 +31,7 @@ __all__ = [
     "Spans",
     "Target",
     "as_bytes",
+    "check_readable",
     "decode_records",
     "encode_records",
     "find",
@@ -39,6 +41,20 @@ __all__ = [
 
 
 EXCERPT = 1024
+
+
+def check_readable(source: str, format_: str, schema: Schema) -> None:
+    """Refuse columns with values inside where a format has none, or Arrow cannot read them."""
+    lacking = {"json": ("map<",), "parquet": (), "arrow": ()}.get(format_, ("array<", "map<", "struct<"))
+    for field in schema:
+        if any(kind in str(field.type) for kind in lacking):
+            remedy = (
+                "declare a struct with the keys that are needed" if format_ == "json" else "declare a string"
+            )
+            raise SourceError(
+                f"{source}: column {field.name} cannot be a {field.type} where values are {format_}",
+                hint=remedy,
+            )
 
 
 @dataclass(frozen=True, slots=True)

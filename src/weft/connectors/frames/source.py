@@ -264,7 +264,8 @@ def frame_schema(frame: Any) -> Schema:
 
 
 _FROM_SPARK = re.compile(
-    r"tinyint|smallint|int|bigint|float|double|decimal\(\d+,\d+\)|string|binary|boolean|date|timestamp"
+    r"(?:(?:array|map|struct)<.*>)"
+    r"|tinyint|smallint|int|bigint|float|double|decimal\(\d+,\d+\)|string|binary|boolean|date|timestamp"
 )
 
 

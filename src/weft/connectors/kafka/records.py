@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from weft.connectors.formats.columns import ConvertedColumn, as_text, assemble
-from weft.connectors.formats.records import BadRecord, Decoded, Target
+from weft.connectors.formats.records import BadRecord, Decoded, Target, check_readable
 from weft.connectors.kafka.values import DecodedValues, ValueFormat
 from weft.errors import SourceError
 from weft.kernels.expr.arrow import arrow_type
@@ -91,6 +91,7 @@ def check_schema(schema: Schema, format_: str) -> None:
                 hint=f"declare it as {field.name} {' or '.join(types)}",
             )
     fields = value_fields(schema)
+    check_readable("kafka", format_, schema)
     if format_ == "raw" and (len(fields) > 1 or any(f.type.name not in ("string", "binary") for f in fields)):
         raise SourceError(
             "kafka: a raw value is one column of type binary or string",

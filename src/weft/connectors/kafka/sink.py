@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from weft.connectors.common import as_table, waiting_time
+from weft.connectors.common import as_table, check_flat, waiting_time
 from weft.connectors.kafka.committed_records import BatchMark, Ends, Records, TopicView, without
 from weft.connectors.kafka.options import KafkaOptions, kafka_options, load_client
 from weft.connectors.kafka.registry import RegistryOptions, registry_options, schema_text
@@ -241,6 +241,7 @@ class KafkaSink:
                 hint='select one column, or write format="json"',
             )
         self.format.check(schema, self.topic)
+        check_flat("to_kafka", schema)
         self._schema, self._values = schema, None
         identity = "-".join(part for part in ("weft", owner or "", self.topic, self.name) if part)
         self._target = TransactionalTopic(self.topic, self.options, identity)

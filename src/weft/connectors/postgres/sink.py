@@ -22,7 +22,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from weft.connectors.common import Patience, Replays, SecretText, as_table, check_columns, load_extra
+from weft.connectors.common import (
+    Patience,
+    Replays,
+    SecretText,
+    as_table,
+    check_columns,
+    check_flat,
+    load_extra,
+)
 from weft.connectors.postgres.columns import (
     check_address,
     check_kind,
@@ -95,6 +103,7 @@ class PostgresSink:
     def open(self, schema: pa.Schema, owner: str | None = None) -> None:
         """Make the table, or refuse results that do not fit the one that is there."""
         check_columns("to_postgres", schema, self.key)
+        check_flat("to_postgres", schema)
         self._application, self._schema = f"weft-{owner or uuid.uuid4().hex}", schema
         with self._naming(), self._transaction() as connection:
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('weft_batches'))")

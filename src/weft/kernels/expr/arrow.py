@@ -40,6 +40,11 @@ def arrow_type(type_: DataType) -> pa.DataType:
     """
     if type_.name == "decimal":
         return pa.decimal128(type_.precision, type_.scale)
+    if type_.is_nested:
+        inside = [(name, arrow_type(inner)) for name, inner in type_.inside]
+        if type_.kind == "struct":
+            return pa.struct(inside)
+        return pa.list_(inside[0][1]) if type_.kind == "array" else pa.map_(inside[0][1], inside[1][1])
     return _TYPES[type_.name]
 
 

@@ -288,7 +288,7 @@ def _ranks(versions: Relation, rows: Ints) -> Longs:
     ranks: list[Longs] = [np.zeros(rows.size, np.int64)]
     for name in sorted(versions.batch.schema.names, reverse=True):
         values = flatten(versions.batch.column(name)).take(pa.array(rows))
-        if not pa.types.is_null(values.type):
+        if not pa.types.is_null(values.type) and not pa.types.is_nested(values.type):
             ranks.append(_codes(values))
     places = np.empty(rows.size, np.int64)
     places[np.lexsort(ranks)] = np.arange(rows.size)

@@ -91,7 +91,8 @@ def cast(expr: Expr, to: DataType) -> Expr:
     castable = to.name == "string" or expr.type.name in ("string", "null")
     numbers = (expr.type.is_numeric or expr.type == BOOLEAN) and (to.is_numeric or to == BOOLEAN)
     times = expr.type.is_time and to.is_time
-    if not (castable or numbers or times) or INTERVAL in (expr.type, to) or to == NULL:
+    nested = to.is_nested or expr.type.is_nested
+    if not (castable or numbers or times) or INTERVAL in (expr.type, to) or to == NULL or nested:
         raise QueryError(f"cannot cast {to_sql(expr)} from {expr.type} to {to}")
     return Call("cast", (expr,), to)
 

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 
 from weft.errors import QueryError
 from weft.logical.expr.builtin.entry import Function
+from weft.logical.expr.builtin.nested import NESTED
 from weft.logical.expr.builtin.numbers import NUMBERS
 from weft.logical.expr.builtin.operators import ARITHMETIC, COMPARISONS, CONDITIONS
 from weft.logical.expr.builtin.texts import TEXTS
@@ -27,6 +28,7 @@ SECTIONS: dict[str, tuple[Function, ...]] = {
     "Numbers": NUMBERS,
     "Texts": TEXTS,
     "Dates and times": TIMES,
+    "Lists, maps and structs": NESTED,
 }
 FUNCTIONS: dict[str, Function] = {entry.name: entry for section in SECTIONS.values() for entry in section}
 SYNONYMS: dict[str, str] = {synonym: entry.name for entry in FUNCTIONS.values() for synonym in entry.synonyms}

@@ -122,6 +122,12 @@ def _operator_sql(expr: Call, level: int) -> str:
 def _function_sql(expr: Call) -> str:
     if expr.function == "cast":
         return f"CAST({to_sql(expr.args[0])} AS {type_sql(expr.type)})"
+    if expr.function in (".", "[]"):
+        many, part = expr.args
+        inside = to_sql(many) if isinstance(many, Column) else f"({to_sql(many)})"
+        if expr.function == "." and isinstance(part, Literal):
+            return f"{inside}.{identifier(str(part.value))}"
+        return f"{inside}[{to_sql(part)}]"
     if expr.function == "case":
         *pairs, otherwise = expr.args
         whens = zip(pairs[::2], pairs[1::2], strict=True)

@@ -51,6 +51,7 @@ __all__ = [
     "nullif",
     "numeric",
     "of_common_type",
+    "same_type",
     "texts",
 ]
 
@@ -77,6 +78,10 @@ def comparison(function: str, args: Sequence[Expr]) -> Expr:
     """A comparison of two sides, which are brought to their common type."""
     left, right = args
     type_ = compared_type(left, right)
+    if type_ is not None and type_.is_nested:
+        raise QueryError(
+            f"{type_} cannot be compared as a whole: {to_sql(left)} {function} {to_sql(right)}", hint=_INSIDE
+        )
     if type_ is None:
         raise QueryError(
             f"cannot compare {left.type} with {right.type}: {to_sql(left)} {function} {to_sql(right)}",
@@ -85,7 +90,10 @@ def comparison(function: str, args: Sequence[Expr]) -> Expr:
     return make_call(function, (coerce(left, type_), coerce(right, type_)), BOOLEAN)
 
 
-def _same_type(args: Sequence[Expr], function: str) -> tuple[Expr, ...]:
+_INSIDE = "compare what is inside: fields of structs, as in s.name, elements, as in x[0]"
+
+
+def same_type(args: Sequence[Expr], function: str) -> tuple[Expr, ...]:
     """The arguments brought to one type."""
     widest = args[0]
     for arg in args[1:]:
@@ -99,8 +107,10 @@ def _same_type(args: Sequence[Expr], function: str) -> tuple[Expr, ...]:
 def membership(function: str, args: Sequence[Expr]) -> Expr:
     """IN; where an option is no constant, it is the OR of equalities."""
     needle, *options = args
+    if needle.type.is_nested:
+        raise mismatch("IN", args, _INSIDE)
     if all(isinstance(option, Literal) and common_type(needle, option) for option in options):
-        return make_call(function, _same_type(args, "IN"), BOOLEAN)
+        return make_call(function, same_type(args, "IN"), BOOLEAN)
     return make_call("or", (comparison("=", (needle, option)) for option in options), BOOLEAN)
 
 
@@ -210,20 +220,24 @@ def case(function: str, args: Sequence[Expr]) -> Expr:
     conditions, values = args[:-1:2], (*args[1::2], args[-1])
     if any(condition.type not in (BOOLEAN, NULL) for condition in conditions):
         raise mismatch("WHEN", conditions, "it needs a condition")
-    *results, otherwise = _same_type(values, "CASE")
+    *results, otherwise = same_type(values, "CASE")
     pairs = [part for pair in zip(conditions, results, strict=True) for part in pair]
     return make_call(function, (*pairs, otherwise), otherwise.type)
 
 
 def of_common_type(function: str, args: Sequence[Expr]) -> Expr:
     """A function whose arguments and result have one type."""
-    same = _same_type(args, function)
+    same = same_type(args, function)
+    if same[0].type.is_nested and function != "coalesce":
+        raise mismatch(function, args, _INSIDE)
     return make_call(function, same, same[0].type)
 
 
 def nullif(function: str, args: Sequence[Expr]) -> Expr:
     """NULLIF has the type of its first argument, whatever that is compared with, as in Spark."""
-    same, given = _same_type(args, function), args[0]
+    same, given = same_type(args, function), args[0]
+    if same[0].type.is_nested:
+        raise mismatch(function, args, _INSIDE)
     if given.type in (same[0].type, NULL):
         return make_call(function, same, same[0].type)
     return case("case", (comparison("=", args), literal(None), given))
