@@ -30,6 +30,7 @@ class LocalExecutor:
     tasks: int = field(default=0, init=False)
     room: int = field(default=MOST, init=False)
     name: str = field(default="local", init=False)
+    spread: bool = field(default=False, init=False)
     stays: bool = field(default=True, init=False)
     is_outgrown: bool = field(default=False, init=False)
 

@@ -44,6 +44,8 @@ from weft.runtime.loop.config import MACHINE, RunConfig
 from weft.runtime.loop.executor import Executor
 from weft.runtime.loop.handle import Running, launch
 from weft.runtime.loop.loop import Loop
+from weft.runtime.loop.scale_policy import LoadScale
+from weft.runtime.loop.scaling import FixedScale, Scaler
 from weft.runtime.observe.recent_statistics import RecentStatistics
 from weft.runtime.queries.request import QueryRequest
 from weft.session.registry import Registered
@@ -64,6 +66,7 @@ __all__ = [
     "result_frame",
     "run",
     "run_config",
+    "scaler_for",
 ]
 
 
@@ -125,7 +128,13 @@ def run_config(
         latency=settings.target,
         every=settings.period,
         too_slow=settings.too_slow,
+        scaler=scaler_for(settings),
     )
+
+
+def scaler_for(settings: Settings) -> Scaler:
+    """Who decides how many tasks there are."""
+    return FixedScale() if settings.scale == "off" else LoadScale(settings.min_tasks, settings.max_tasks)
 
 
 def _derive_source(stream: Stream, places: tuple[str, ...]) -> Source:

@@ -89,6 +89,8 @@ class Session(SessionRelations, SessionViews):
       something waits.
     - ``merging``: how long a task merges what is stored in one batch, at most and if merging is no more than a third of
       its work; what is left is done in later batches, so that large state makes no batch long.
+    - ``scale``: the number of tasks follows the load, from ``min_tasks`` to ``max_tasks`` of them ("auto"), or stays
+      what it is until `scale` says otherwise ("off").
     - ``too_slow``: a query that cannot meet its target, or keeps others from theirs, is reported ("report") or also
       stopped ("stop").
     """

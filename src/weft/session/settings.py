@@ -41,6 +41,7 @@ __all__ = [
     "ADAPT",
     "EXECUTIONS",
     "RULE",
+    "SCALE",
     "TOO_SLOW",
     "AtLeastOne",
     "OneOf",
@@ -58,6 +59,9 @@ EXECUTIONS = ("auto", "resident", "jobs", "local")
 
 # What becomes of a query that cannot meet its target of latency, or keeps others from meeting theirs.
 TOO_SLOW = ("report", "stop")
+
+# Whether the number of tasks follows the load.
+SCALE = ("auto", "off")
 
 
 RULE = "rule"  # under which the metadata of a field says what its value has to be
@@ -161,6 +165,11 @@ class Settings:
     every: timedelta | str | None = _ruled(None, TimeSpan("every"))  # noqa: RUF009
     merging: timedelta | str = _ruled("100 ms", TimeSpan("merging"))  # noqa: RUF009
     too_slow: str = _ruled("report", OneOf("way with queries that are too slow", TOO_SLOW))
+    scale: str = _ruled("auto", OneOf("way to scale", SCALE))
+    min_tasks: int = _ruled(1, AtLeastOne("the least number of tasks", "{} tasks run nothing"))
+    max_tasks: int | None = _ruled(
+        None, AtLeastOne("the largest number of tasks", "{} tasks run nothing", optional=True)
+    )
 
     def __post_init__(self) -> None:
         defaults = {"statistics": Statistics, "options": Options, "limits": Limits, "adaptation": Adaptation}
@@ -193,6 +202,11 @@ class Settings:
             raise ConfigError(f"ship cannot be {self.ship!r}", hint="use True or False")
         if self.memory is not None:
             task_memory(self.memory, 1)
+        if self.max_tasks is not None and self.max_tasks < self.min_tasks:
+            raise ConfigError(
+                f"there cannot be at least {self.min_tasks} and at most {self.max_tasks} tasks",
+                hint="make max_tasks larger than min_tasks, or leave one of them out",
+            )
         if self.target is not None and self.period is not None and self.period > self.target:
             raise ConfigError(
                 f"with a batch every {self.period:g} s, no result can be expected within {self.target:g} s",

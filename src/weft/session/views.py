@@ -152,7 +152,8 @@ class SessionViews:
         loop = self._last_run.loop
         if loop.batch_planner.changelog.request(name) is not None:
             return QueryProgress(name, "waiting")
-        return progress_of(name, loop.active_queries, loop.history, loop.state_of, loop.suspended())
+        slow = loop.watch.slow.reasons
+        return progress_of(name, loop.active_queries, loop.history, loop.state_of, loop.suspended(), slow)
 
     @property
     def suspended(self) -> Mapping[str, str]:

@@ -31,7 +31,7 @@ from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.active import ActiveQueries, Samples, plan_changes
 from weft.runtime.queries.changelog import Changelog, Changes
 from weft.runtime.queries.migration import StateMigration
-from weft.runtime.queries.request import QueryRequest
+from weft.runtime.queries.request import QueryRequest, targets_of
 from weft.runtime.queries.resume import Resumed
 from weft.runtime.queries.visibility import StateFacts
 from weft.storage.storage import Memory
@@ -87,6 +87,10 @@ class BatchPlanner:
         stopping = self.changelog.stopping()
         going_on = {n: one for n, one in self.active_queries.requests.items() if n not in stopping}
         return going_on | {name: request for name, request in waiting.items() if request is not None}
+
+    def targets(self) -> dict[str, float]:
+        """By query of the next batch, within how many seconds its results are wanted, if that is said anywhere."""
+        return targets_of(self.requested(), self.config.latency)
 
     def stopped(self) -> dict[str, str]:
         """The queries that have stopped, and why; of a name, the last one counts, which may be about to begin."""

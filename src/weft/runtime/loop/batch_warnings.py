@@ -1,9 +1,10 @@
-"""What the loop logs, and does, about failed queries, large keys, late rows, incomplete files and statistics."""
+"""What the loop logs, and does, about failed and slow queries, large keys, late rows, incomplete files, statistics."""
 
 from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,13 +13,16 @@ from weft.plan.physical.graph import PhysicalGraph
 from weft.runtime.log.checkpoint import Checkpoint
 from weft.runtime.log.values import Manifest
 from weft.runtime.loop.batch.executed_batch import ExecutedBatch
+from weft.runtime.loop.config import RunConfig
+from weft.runtime.loop.slow_queries import SlowQueries
 from weft.runtime.observe.metrics import BatchMetrics
-from weft.runtime.observe.progress import too_large
+from weft.runtime.observe.progress import History, too_large
 from weft.runtime.observe.recent_statistics import RecentStatistics
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.changelog import Changelog
 
 __all__ = [
+    "BatchWatch",
     "LateRows",
     "UnfinishedFiles",
     "save_statistics",
@@ -62,6 +66,26 @@ def save_statistics(statistics: RecentStatistics, log: Checkpoint, *, at_once: b
             log.write_statistics(text)
     except Exception as error:
         _LOG.warning("what batches measured of the data is not kept: %s", error)
+
+
+class BatchWatch:
+    """Looks at what every batch leaves: stops queries that failed, warns of large keys, late rows and slow queries."""
+
+    def __init__(self, config: RunConfig, changelog: Changelog, history: History) -> None:
+        self.slow = SlowQueries(history, stops=config.too_slow == "stop")
+        self._config, self._changelog, self._late = config, changelog, LateRows()
+
+    def look(
+        self, ran: ExecutedBatch, left: Manifest, metrics: BatchMetrics, targets: Mapping[str, float]
+    ) -> None:
+        """Look at a batch, which left a manifest; results of queries are wanted within ``targets``."""
+        if ran.program is not None:
+            stop_failed_queries(self._changelog, ran.program, left, self._config.state_limit)
+        warn_of_large_keys(metrics, self._config.key_limit)
+        self._late.look(ran, left)
+        for name, why in self.slow.look(targets, time.monotonic()).items():
+            _LOG.warning("query %s is stopped: %s", name, why)
+            self._changelog.stop(name, f"stopped: too slow: {why}")
 
 
 class LateRows:

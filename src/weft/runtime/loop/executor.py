@@ -49,6 +49,11 @@ class Executor(Protocol):
         ...
 
     @property
+    def spread(self) -> bool:
+        """Whether tasks run on several machines."""
+        ...
+
+    @property
     def stays(self) -> bool:
         """Whether all hops of a batch that have the same partitions run in the same process."""
         ...

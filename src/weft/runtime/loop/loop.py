@@ -39,13 +39,7 @@ from weft.runtime.loop.batch.migrated_manifest import migrated_manifest, without
 from weft.runtime.loop.batch.task_reports import TaskReports
 from weft.runtime.loop.batch.task_runner import BatchRun, TaskRunner
 from weft.runtime.loop.batch_planner import BatchPlanner
-from weft.runtime.loop.batch_warnings import (
-    LateRows,
-    UnfinishedFiles,
-    save_statistics,
-    stop_failed_queries,
-    warn_of_large_keys,
-)
+from weft.runtime.loop.batch_warnings import BatchWatch, UnfinishedFiles, save_statistics
 from weft.runtime.loop.config import RunConfig
 from weft.runtime.loop.executor import Executor
 from weft.runtime.loop.intake.blocked_streams import goes_on_without
@@ -106,7 +100,8 @@ class Loop:
         self.before, self.past = Manifest(), TaskReports()
         self.known: Mapping[str, QueryRequest] = {}  # the queries that it began with
         self.last_batch: FinishedBatch | None = None
-        self._unfinished, self._late = UnfinishedFiles(), LateRows()
+        self._unfinished = UnfinishedFiles()
+        self.watch = BatchWatch(config, changelog, self.history)
         self._streams = StreamChanges(config, log, self.intake, self.committer)
         state = lambda: (self.active_queries, self.before)  # noqa: E731
         self.resets = WatermarkResets(log, config.streams, state, self.wake.set)
@@ -229,7 +224,8 @@ class Loop:
             blocked = tuple(sorted({*self.intake.blocked.names(), *self.intake.left_out(chosen)}))
             plan = replace(plan, cursors=self.intake.states(), ages=ages, oldest_age=oldest, blocked=blocked)
             plan = self.tables.planned(plan, self.batch_planner, self.before)
-            plan = self.scaling.planned(plan, self.history.last, self.config.partitions)
+            target = min(self.batch_planner.targets().values(), default=None)
+            plan = self.scaling.planned(plan, self.history.last, self.config.partitions, target)
             self.log.write_plan(plan)
             self.batch_planner.settle(plan)
         return plan
@@ -310,9 +306,7 @@ class Loop:
             self.scaling.measured(finished.metrics)
             self.history.samples.add(executed.number, reports.read.values)
             planner.samples = samples_of(program, reports) or planner.samples
-            stop_failed_queries(planner.changelog, program, manifest, self.config.state_limit)
-            warn_of_large_keys(finished.metrics, self.config.key_limit)
-            self._late.look(executed, manifest)
+            self.watch.look(executed, manifest, finished.metrics, planner.targets())
         planner.schedule(manifest, executed.plan.now)
         return replace(finished, outputs=batch.outputs)
 

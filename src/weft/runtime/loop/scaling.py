@@ -36,7 +36,8 @@ class TaskLoad:
     """What is known between two batches: ``last`` is the last batch.
 
     There are so many ``tasks``, so many are ``wanted``, and there is ``room`` for so many. ``load`` is what partitions
-    had to do lately, in seconds a batch, and ``owners`` are their tasks. ``now`` is in seconds of a steady clock.
+    had to do lately, in seconds a batch, and ``owners`` are their tasks. ``now`` is in seconds of a steady clock, and
+    results are wanted within ``target`` seconds (None: there is no target). Tasks may be ``spread`` over machines.
     """
 
     now: float
@@ -46,6 +47,18 @@ class TaskLoad:
     last: BatchMetrics | None = None
     load: Mapping[int, float] | None = None
     owners: tuple[int, ...] = ()
+    target: float | None = None
+    spread: bool = False
+
+    @property
+    def way_up(self) -> str:
+        """What more tasks are called: on several machines they ask for executors."""
+        return "scaled out" if self.spread else "scaled up"
+
+    @property
+    def way_down(self) -> str:
+        """What fewer tasks are called: on several machines they let executors go."""
+        return "scaled in" if self.spread else "scaled down"
 
     @property
     def partitions(self) -> int:
@@ -105,9 +118,11 @@ class TaskScaling:
         with self._asking:
             self._asked = tasks
 
-    def planned(self, plan: BatchPlan, last: BatchMetrics | None, partitions: int) -> BatchPlan:
+    def planned(
+        self, plan: BatchPlan, last: BatchMetrics | None, partitions: int, target: float | None = None
+    ) -> BatchPlan:
         """The plan of the next batch, with the change that it begins with, if there is one."""
-        scaling = self._by_hand() or self._scaler.next_scaling(self._seen(last, partitions))
+        scaling = self._by_hand() or self._scaler.next_scaling(self._seen(last, partitions, target))
         if scaling is None:
             return plan
         before = self.wanted
@@ -132,14 +147,15 @@ class TaskScaling:
         way = "scaled up" if tasks > self.wanted else "scaled down"
         return Scaling(way, tasks, ASKED, f"{tasks} tasks were asked for")
 
-    def _seen(self, last: BatchMetrics | None, partitions: int) -> TaskLoad:
+    def _seen(self, last: BatchMetrics | None, partitions: int, target: float | None) -> TaskLoad:
         now, tasks = time.monotonic(), self._executor.tasks
         if isinstance(self._scaler, FixedScale):
             return TaskLoad(now, tasks, self.wanted, tasks)
         if now >= self._looked + LOOKS:
             self._looked, self._room = now, self._executor.room
         owners = self.owners(partitions, tasks)
-        return TaskLoad(now, tasks, self.wanted, self._room, last, self._load, owners)
+        known = (last, self._load, owners, target, self._executor.spread)
+        return TaskLoad(now, tasks, self.wanted, self._room, *known)
 
     def owners(self, partitions: int, tasks: int) -> tuple[int, ...]:
         """The task of each partition, where there are so many; as in the last batch, if that is possible."""

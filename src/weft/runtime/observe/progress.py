@@ -57,6 +57,8 @@ Names = tuple[tuple[str, str], ...]  # the inputs of a query: each one's name in
 class QueryProgress:
     """A query whose ``status`` is waiting (for the next batch), running, or suspended or stopped, with a ``reason``.
 
+    One that runs has a ``reason`` if it is too slow: its results are later than its target.
+
     ``created`` is the first batch it is in, and ``batches`` says in how many it was; these and ``results`` count all
     its batches, also those of earlier runs. Results whose tuples are all of ``complete_from`` or later are complete;
     None if all are. ``state`` are the bytes of its stores, those of shared ones divided among their users:
@@ -281,8 +283,9 @@ def progress_of(
     history: History,
     state_of: Callable[[str], StateBytes],
     suspended: Mapping[str, Suspension],
+    slow: Mapping[str, str],
 ) -> QueryProgress:
-    """The progress of a query in a session that has been started."""
+    """The progress of a query in a session that has been started; ``slow`` says why queries are too slow."""
     batches = history.batches_of(name)
     running = active_queries.program.members.get(name) if active_queries.program else None
     if running is not None:  # another query may have had its name before
@@ -305,6 +308,8 @@ def progress_of(
     state = state_of(name)
     more |= {"own_state": state.own, "shared_state": state.shared, "held": held}
     status = "running"
+    if name in slow:
+        more["reason"] = f"too slow: {slow[name]}"
     if name in suspended:
         status, more["reason"] = "suspended", suspended[name].text
     return QueryProgress(name, status, *counts, complete_from(member), state.part, **more)

@@ -20,7 +20,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 
 from weft.runtime.loop.executor import Pieces
 from weft.runtime.output.merge_task import Merge, collect_task
-from weft.runtime.spark.session import naming_java_death, room_of, tasks_on_cluster
+from weft.runtime.spark.session import naming_java_death, room_of, slots_of, tasks_on_cluster
 from weft.runtime.task.worker import hop_task, past_task, read_task, spare_the_collector
 from weft.runtime.wire.messages import Message, read_rows, to_rows
 from weft.runtime.wire.task_input import Job, Setup
@@ -56,6 +56,11 @@ class JobsExecutor:
     def room(self) -> int:
         """As many tasks as can run at once, now or once Spark has got more executors."""
         return room_of(self.spark)
+
+    @property
+    def spread(self) -> bool:
+        """Whether tasks run on several machines."""
+        return slots_of(self.spark) is None
 
     def scale(self, tasks: int) -> int:
         """Have so many tasks from the next job on, but no more than there is room for."""

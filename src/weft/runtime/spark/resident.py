@@ -79,6 +79,11 @@ class ResidentExecutor:
         room = room_of(self.spark)
         return room if self.place.host is not None else max(1, room - 1)
 
+    @property
+    def spread(self) -> bool:
+        """Whether tasks run on several machines."""
+        return self.place.host is not None
+
     def scale(self, tasks: int) -> int:
         """Have so many tasks as soon as their slots are free; those there are go on until then."""
         self._most = min(tasks, self.room)

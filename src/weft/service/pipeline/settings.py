@@ -16,7 +16,7 @@ from weft.connectors.formats.dead_letters import DeadLetterLimit
 from weft.logical.query.limits import Limits
 from weft.optimizer.adaptation import Adaptation
 from weft.service.pipeline.document import Node, resolve_path
-from weft.session.settings import ADAPT, RULE, AtLeastOne, OneOf, Settings, TimeSpan
+from weft.session.settings import ADAPT, RULE, SCALE, AtLeastOne, OneOf, Settings, TimeSpan
 from weft.session.validation import checkpoint_path
 
 __all__ = ["SETTINGS", "read_settings"]
@@ -73,6 +73,10 @@ def _adapt(node: Node, root: Path) -> str:  # noqa: ARG001
     return node.choice("way to adapt", ADAPT)
 
 
+def _scale(node: Node, root: Path) -> str:  # noqa: ARG001
+    return "off" if node.value is False else node.choice("way to scale", SCALE)
+
+
 _ADAPTATION: dict[str, Callable[[Node], object]] = {
     "epoch_batches": Node.integer,
     "horizon": Node.duration,
@@ -95,6 +99,7 @@ _WRITTEN: dict[str, Callable[[Node, Path], Any]] = {
     "memory": _memory,
     "limits": _limits,
     "adapt": _adapt,
+    "scale": _scale,
     "adaptation": _adaptation,
 }
 # Of these, one is an object of a running program; the others have sections with entries of their own.
