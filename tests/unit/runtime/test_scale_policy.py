@@ -15,9 +15,11 @@ import pytest
 import weft
 from tests.shares import seeds
 from weft.errors import ConfigError
+from weft.runtime.loop.batch_warnings import SLOW_BATCHES as BATCHES
+from weft.runtime.loop.batch_warnings import SLOW_FOR as PATIENCE
+from weft.runtime.loop.batch_warnings import SlowQueries
 from weft.runtime.loop.scale_policy import LoadScale
 from weft.runtime.loop.scaling import Scaling, TaskLoad
-from weft.runtime.loop.slow_queries import BATCHES, PATIENCE, SlowQueries
 from weft.runtime.model.assignment import balanced_owners
 from weft.runtime.observe.metrics import Backlog, BatchMetrics
 from weft.runtime.observe.progress import History
