@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from textwrap import shorten
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft.errors import ResultError
@@ -283,7 +284,7 @@ def progress_of(
     history: History,
     state_of: Callable[[str], StateBytes],
     suspended: Mapping[str, Suspension],
-    slow: Mapping[str, str],
+    slow: Mapping[str, str] = MappingProxyType({}),
 ) -> QueryProgress:
     """The progress of a query in a session that has been started; ``slow`` says why queries are too slow."""
     batches = history.batches_of(name)
