@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.papers import clash
+from benchmarks.papers import ajoin, clash, clash_many, mjoin, sopj, splitjoin
 from benchmarks.papers.figures import Figure
 
-FIGURES: dict[str, Figure] = {figure.name: figure for figure in (*clash.FIGURES,)}
+_PAPERS = (clash, clash_many, ajoin, splitjoin, sopj, mjoin)
+
+FIGURES: dict[str, Figure] = {figure.name: figure for paper in _PAPERS for figure in paper.FIGURES}

@@ -137,7 +137,7 @@ def write(result: Mapping[str, Any], folder: Path) -> Path:
 def read_results(folder: Path) -> dict[str, dict[str, Any]]:
     """All results of a folder, by figure."""
     found = (json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json")))
-    return {one["figure"]: one for one in found if "figure" in one}
+    return {one["figure"]: one for one in found if isinstance(one, dict) and "figure" in one}
 
 
 def means(figure: Figure, runs: Sequence[Rows]) -> list[dict[str, str | float]]:

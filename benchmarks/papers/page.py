@@ -40,7 +40,8 @@ def machine_line(result: Mapping[str, Any]) -> str:
     """On what, and how often, a figure was measured."""
     found, versions = result["machine"], result["versions"]
     return (
-        f"{found['cores']} cores, {found['memory_gb']} GB, Python {found['python']}, Weft {versions['weft']}, "
+        f"{found['cores']} cores, {found['memory_gb']} GB, Python {found['python']}, Weft "
+        f"{versions['weft']}, "
         f"pyarrow {versions['pyarrow']}, numba {versions['numba']}; "
         f"{result['measured'][:10]}, load {result['load']:.1f}"
     )

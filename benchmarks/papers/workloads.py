@@ -23,6 +23,7 @@ from weft.connectors.memory.source import TableSource
 from weft.logical.query.canonical import canonical
 from weft.optimizer.single.strategies import optimise
 from weft.plan.join_plan import Cost
+from weft.runtime.observe.metrics import BatchMetrics
 from weft.stats.histogram import Latency
 
 HORIZON = 100.0  # seconds in which all rows of a workload come, where it has no event times
@@ -32,8 +33,10 @@ HORIZON = 100.0  # seconds in which all rows of a workload come, where it has no
 class Workload:
     """Queries over streams whose rows are in ``tables``, which are joined in so many batches.
 
-    With ``event_time``, that column has the times of the tuples, which come in their order. ``selectivities`` are true
-    ones of conditions, where distinct values do not tell them.
+    With ``event_time``, that column has the times of the tuples, which come in their order. ``selectivities`` are
+    true ones of conditions, where distinct values do not tell them, and ``given`` is what is told of the data
+    instead of what is true. ``asked`` are further keywords of the queries. If the input ``ends``, rows of outer
+    joins are closed then.
     """
 
     queries: Mapping[str, str]
@@ -41,6 +44,9 @@ class Workload:
     batches: int
     event_time: str | None = None
     selectivities: Mapping[str, float] = field(default_factory=dict)
+    given: weft.Statistics | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    ends: bool = False
 
     @property
     def rows(self) -> int:
@@ -62,6 +68,8 @@ class Workload:
 
     def statistics(self) -> weft.Statistics:
         """What is true of the data: rates and distinct values, as CLASH measured them offline (5.5.7)."""
+        if self.given is not None:
+            return self.given
         known = {}
         for name, table in self.tables.items():
             seconds = HORIZON
@@ -97,6 +105,8 @@ class Ran:
     expected_stored: float
     hops: int
     batch_seconds: tuple[float, ...]
+    stages: Mapping[str, float]
+    task_seconds: tuple[float, ...]
 
     @property
     def rate(self) -> float:
@@ -167,23 +177,26 @@ def _joined(workload: Workload, session: weft.Session, arriving: Mapping[str, in
         session.selectivity(condition, part)
     for name, text in workload.queries.items():
         if name not in arriving:
-            session.query(text, name=name, sink=weft.to_count())
-    session.start()
-    spent, taken = 0.0, list[float]()
+            session.query(text, name=name, sink=weft.to_count(), **workload.asked)
+    session.start(ends=workload.ends)
+    taken = list[float]()
     for number in range(workload.batches):
         for name, at in arriving.items():
             if at == number:
-                session.query(workload.queries[name], name=name, sink=weft.to_count())
+                session.query(workload.queries[name], name=name, sink=weft.to_count(), **workload.asked)
         for name, source in sources.items():
             source.offer(workload.portion(name, number))
         began = time.process_time()
         session.process_all_available()
         taken.append(time.process_time() - began)
-    spent = sum(taken)
-    return _figures(workload, session, spent, taken)
+    if workload.ends:
+        began = time.process_time()
+        session.end()
+        taken.append(time.process_time() - began)
+    return _figures(workload, session, taken)
 
 
-def _figures(workload: Workload, session: weft.Session, spent: float, taken: Sequence[float]) -> Ran:
+def _figures(workload: Workload, session: weft.Session, taken: Sequence[float]) -> Ran:
     running: Any = session._last_run
     batches = [metrics for _, metrics in running.loop.history.batches]
     graph = running.loop.active_queries.program.graph
@@ -197,7 +210,7 @@ def _figures(workload: Workload, session: weft.Session, spent: float, taken: Seq
     return Ran(
         rows=workload.rows,
         results=sum(batch.results for batch in batches),
-        seconds=spent,
+        seconds=sum(taken),
         sent=sum(batch.sent.tuples for batch in batches),
         sent_bytes=sum(batch.sent.bytes for batch in batches),
         probed=sum(step.probes for batch in batches for step in batch.steps.values()),
@@ -211,7 +224,19 @@ def _figures(workload: Workload, session: weft.Session, spent: float, taken: Seq
         expected_stored=cost.storage if cost else 0.0,
         hops=graph.hops,
         batch_seconds=tuple(taken),
+        stages=_stages(batches),
+        task_seconds=tuple(
+            sum(batch.seconds) for batch in batches if any(one.rows for one in batch.inputs.values())
+        ),
     )
+
+
+def _stages(batches: Sequence[BatchMetrics]) -> dict[str, float]:
+    """The seconds of all batches by what they were spent on: reading, hops, and all the rest of a batch."""
+    read = sum(batch.seconds[0] for batch in batches if batch.seconds)
+    hops = sum(sum(batch.seconds[1:]) for batch in batches)
+    whole = sum(batch.elapsed for batch in batches)
+    return {"read": read, "join": hops, "rest": max(0.0, whole - read - hops)}
 
 
 def _expected(workload: Workload, session: weft.Session) -> Cost | None:
@@ -221,7 +246,7 @@ def _expected(workload: Workload, session: weft.Session) -> Cost | None:
 
 
 def _schema(table: pa.Table) -> str:
-    kinds = {pa.int64(): "long", pa.string(): "string", pa.float64(): "double"}
+    kinds = {pa.int64(): "long", pa.int32(): "int", pa.string(): "string", pa.float64(): "double"}
     return ", ".join(f"{one.name} {kinds.get(one.type, 'timestamp')}" for one in table.schema)
 
 
@@ -236,7 +261,8 @@ Q3 = (
     "{customer_orders} AND {lineitem_orders}"
 )
 Q5 = (
-    "SELECT l.orderkey FROM customer AS c, orders AS o, lineitem AS l, supplier AS s, nation AS n, region AS r "
+    "SELECT l.orderkey FROM customer AS c, orders AS o, lineitem AS l, supplier AS s, nation AS"
+    " n, region AS r "
     "WHERE {customer_orders} AND {lineitem_orders} AND {lineitem_supplier} AND {customer_supplier} "
     "AND {supplier_nation} AND {nation_region}"
 )
