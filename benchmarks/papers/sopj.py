@@ -35,8 +35,8 @@ def _table_6(small: bool) -> Rows:
             found.append(
                 {
                     **ran.row(missing=missing, partitions=partitions),
-                    "ms": 1e3 * ran.seconds,
-                    "µs per tuple sent": 1e6 * ran.seconds / max(1, ran.sent),
+                    "ms": 1e3 * sum(ran.batch_seconds),
+                    "µs per tuple sent": 1e6 * sum(ran.batch_seconds) / max(1, ran.sent),
                     "busiest to mean": ran.busiest,
                     "ms, first quarter": 1e3 * sum(ran.batch_seconds[:quarter]),
                     "ms, last quarter": 1e3 * sum(ran.batch_seconds[-quarter:]),

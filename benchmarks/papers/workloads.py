@@ -53,6 +53,15 @@ class Workload:
         """How many rows all streams have."""
         return sum(table.num_rows for table in self.tables.values())
 
+    @property
+    def timed_rows(self) -> int:
+        """How many rows come after the first batch, in which queries are planned; all, if there is no other."""
+        return sum(
+            self.portion(name, number).num_rows
+            for name in self.tables
+            for number in range(min(1, self.batches - 1), self.batches)
+        )
+
     def only(self, *names: str) -> Workload:
         """The workload of some of the queries, over the streams that they read."""
         queries = {name: self.queries[name] for name in names}
@@ -87,7 +96,10 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a run did; counts are of the whole run, ``stored`` those of its end."""
+    """What a run did; counts are of the whole run, ``stored`` those of its end.
+
+    Throughput is that of the ``rows`` after the first batch, in which queries are planned, in so many ``seconds``.
+    """
 
     rows: int
     results: int
@@ -208,9 +220,9 @@ def _figures(workload: Workload, session: weft.Session, taken: Sequence[float]) 
             busy[partition] = busy.get(partition, 0.0) + seconds
     cost = _expected(workload, session) if len(workload.queries) == 1 else None
     return Ran(
-        rows=workload.rows,
+        rows=workload.timed_rows,
         results=sum(batch.results for batch in batches),
-        seconds=sum(taken),
+        seconds=sum(taken[min(1, len(taken) - 1) :]),
         sent=sum(batch.sent.tuples for batch in batches),
         sent_bytes=sum(batch.sent.bytes for batch in batches),
         probed=sum(step.probes for batch in batches for step in batch.steps.values()),
