@@ -6,7 +6,7 @@ the user's has no description.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -20,9 +20,9 @@ from weft.connectors.memory.count import to_count
 from weft.connectors.memory.recent import to_recent
 from weft.connectors.memory.sink import to_memory
 from weft.connectors.postgres.sink import to_postgres
-from weft.errors import SinkError
+from weft.errors import QueryError, SinkError
 from weft.logical.query.ordering import Ordering
-from weft.ports.sink import Sink
+from weft.ports.sink import KeyedSink, Sink
 from weft.storage.uris import is_object_uri
 
 __all__ = [
@@ -100,8 +100,18 @@ def place_of(sink: Sink) -> str | None:
     return None
 
 
-def sink_for(sink: Sink | None, ordering: Ordering | None) -> Sink | None:
-    """The sink to write results to, given the order in which they leave; None stays None."""
+def sink_for(sink: Sink | None, ordering: Ordering | None, keys: Sequence[str] | None = None) -> Sink | None:
+    """The sink to write results to, given the order in which they leave; None stays None.
+
+    With ``keys``, results replace earlier ones with the same keys; a sink that cannot do that is refused.
+    """
+    if sink is not None and keys is not None:
+        if not isinstance(sink, KeyedSink):
+            raise QueryError(
+                f"{type(sink).__name__} only adds rows, and cannot replace those of groups that changed",
+                hint='use mode="append", or a sink that replaces rows, such as weft.to_memory()',
+            )
+        return sink.keyed(keys)
     return sink.in_order() if ordering is not None and isinstance(sink, OrderableSink) else sink
 
 
@@ -125,7 +135,8 @@ def make_sink(description: Mapping[str, Any]) -> Sink:
         case "iceberg":
             return to_iceberg(description["properties"] or description["connection"], description["table"])
         case "memory":
-            return to_memory(description.get("limit"))
+            kept = to_memory(description.get("limit"))
+            return kept.keyed(description["keys"]) if "keys" in description else kept
         case "recent":
             return to_recent(description["rows"], description["bytes"])
         case "count":

@@ -49,6 +49,7 @@ from typing import (
 
 from weft.errors import PlanError
 from weft.logical.expr import expression
+from weft.logical.query.grouping import Aggregate, Grouping, GroupWindow
 from weft.logical.query.join_tree import Join
 from weft.logical.query.ordering import Ordering
 from weft.logical.query.query import Input, Key, Output, Query
@@ -60,6 +61,7 @@ __all__ = ["LOGICAL", "Codec", "Form", "PackedNumbers", "compact", "decode", "en
 LOGICAL: tuple[type, ...] = (
     *(DataType, Field, Schema, Stream, Range, Rows, Unbounded),
     *(expression.Column, expression.Literal, expression.Call, Input, Join, Key, Output, Query, Ordering),
+    *(Aggregate, GroupWindow, Grouping),
 )
 
 Value = TypeVar("Value")

@@ -5,9 +5,10 @@ Guarantees asked for: `open` comes first, then `recover` with the last batch tha
 may be committed again after a crash, with the same rows; a sink whose `exactly_once` is true then holds them once.
 
 Every sink is a `Sink`. What a sink can do beyond that, it says by the methods it has: a `PartSink` is written to by
-tasks, an `OrderedPartSink` also results in order; a `CountingSink` wants the number of results alone, an `OrderedSink`
-keeps punctuations, a `RememberingSink` knows which batches it has. What tasks write is seen by nobody before the driver
-commits the name that it was given; what was aborted, or was left by a task that died, is never seen.
+tasks, an `OrderedPartSink` also results in order; a `CountingSink` wants the number of results alone, a `KeyedSink` can
+replace rows by later ones, an `OrderedSink` keeps punctuations, a `RememberingSink` knows which batches it has. What
+tasks write is seen by nobody before the driver commits the name that it was given; what was aborted, or was left by a
+task that died, is never seen.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CountingSink",
+    "KeyedSink",
     "OrderedPartSink",
     "OrderedSink",
     "PartOpener",
@@ -106,6 +108,15 @@ class CountingSink(Sink, Protocol):
 
     def commit_count(self, batch_id: int, rows: int) -> None:
         """Keep how many results a batch has, in place of the number of an earlier attempt."""
+        ...
+
+
+@runtime_checkable
+class KeyedSink(Sink, Protocol):
+    """A sink that can replace rows: one for each value of some columns."""
+
+    def keyed(self, keys: Sequence[str]) -> Sink:
+        """The sink as it replaces the row that it has with the same keys by one that comes later."""
         ...
 
 

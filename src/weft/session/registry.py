@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from weft.adapting.planner import StartPlan
 from weft.errors import CatalogError
 from weft.logical.nested.nested import defined_streams, read_streams
+from weft.logical.outer.group_closing import check_groups
 from weft.logical.outer.waiting import check_closing
 from weft.logical.query.query import Query
 from weft.ports.sink import Sink
@@ -75,7 +76,9 @@ class Registered:
     def check_runnable(self, requests: Mapping[str, QueryRequest], *, ends: bool) -> None:
         """Refuse queries over streams without a source, and those that wait for an end of input that never comes."""
         for name, request in requests.items() if not ends else ():
-            check_closing(request.query.renamed(dict(request.names)), name)
+            query = request.query.renamed(dict(request.names))
+            check_closing(query, name)
+            check_groups(query, name)
         check_readable(requests, {*self.sources, *self.tables})
 
     def check_unread(self, stream: str, stopped: Collection[str]) -> None:

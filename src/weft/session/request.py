@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from weft.connectors.sink_descriptions import describe_sink
+from weft.errors import QueryError
 from weft.logical.catalog import Catalog
 from weft.logical.nested.flatten import Note
 from weft.logical.outer.waiting import limit_waiting
 from weft.logical.query.canonical import canonical
+from weft.logical.query.grouping import APPEND, UPDATE
 from weft.logical.query.ordering import Ordering, check_ordering, ordering_of
-from weft.logical.query.query import Query
+from weft.logical.query.query import Query, with_mode
 from weft.optimizer.space import check_inputs
 from weft.ports.sink import Sink
 from weft.runtime.queries.request import QueryRequest
@@ -39,6 +41,12 @@ class BoundQuery:
     ordering: Ordering | None
     notes: tuple[Note, ...]
 
+    @property
+    def keys(self) -> tuple[str, ...] | None:
+        """The columns by which later results replace earlier ones; None if results are only added."""
+        grouping = self.query.grouping
+        return grouping.shown_keys() if grouping is not None and grouping.mode == UPDATE else None
+
     def named(self, name: str, session: Owner, sink: Sink | None = None) -> PlannedQuery:
         """The query of a session, under a name, with a sink if it is to run."""
         return PlannedQuery(name, self.query, self.strategy, session, sink, self.ordering, self.notes)
@@ -55,16 +63,22 @@ def bind_query(
     emit_unmatched_after: timedelta | str | None = None,
     order: str = "none",
     precision: int | None = None,
+    mode: str = APPEND,
 ) -> BoundQuery:
     """What a statement means with the streams and queries of a catalog; the keywords are those of `Session.query`."""
     options = options_for(settings.options, strategy)
     query, notes = bind(statement, catalog, cross=cross, limits=settings.limits)
+    query = with_mode(query, mode)
     if backfill:
         check_backfill(query)
     if emit_unmatched_after is not None:
         query = limit_waiting(query, duration_of(emit_unmatched_after, "emit_unmatched_after"))
     check_inputs(query, options)
     ordering = ordering_of(order, precision)
+    if ordering is not None and query.grouping is not None:
+        raise QueryError(
+            f"groups leave when they are complete, and not in the order {order!r}", hint="leave out order"
+        )
     if ordering is not None:
         check_ordering(query, ordering, backfill=backfill)
         if ordering.is_inner:

@@ -157,6 +157,7 @@ class Session(SessionRelations, SessionViews):
         order: str = "none",
         precision: int | None = None,
         latency: timedelta | str | None = None,
+        mode: str = "append",
     ) -> PlannedQuery:
         """Plan a query, and run it if it has a sink: when the session is started, or from the next batch on.
 
@@ -173,6 +174,8 @@ class Session(SessionRelations, SessionViews):
         - ``order``: results leave as they are found ("none"), by arrival ("outer", or "inner" with a ``precision``),
           or by event time ("event").
         - ``latency``: within which time its results are wanted, where that is another than the session's.
+        - ``mode``: when groups of a query with aggregates leave: once, when they are complete ("append"), or after
+          every batch that changed them ("update"), to sinks that replace what they have.
         """
         name = self._free_name(name, sink)
         statement = self._parse(text)
@@ -186,8 +189,9 @@ class Session(SessionRelations, SessionViews):
             emit_unmatched_after=emit_unmatched_after,
             order=order,
             precision=precision,
+            mode=mode,
         )
-        planned = bound.named(name, self, sink_for(sink, bound.ordering))
+        planned = bound.named(name, self, sink_for(sink, bound.ordering, bound.keys))
         request = request_of(planned, strategy, backfill, latency)
         plan = self._plan(name, request)
         self._run(planned, request, plan)
@@ -276,7 +280,7 @@ class Session(SessionRelations, SessionViews):
         bound = bind_query(
             statement, catalog, self._settings, strategy=strategy, backfill=backfill, **keywords
         )
-        planned = bound.named(name, self, sink_for(sink, bound.ordering))
+        planned = bound.named(name, self, sink_for(sink, bound.ordering, bound.keys))
         request = request_of(planned, strategy, backfill, latency)
         loop = self._current_run.loop if self._current_run is not None else None
         if loop is not None:

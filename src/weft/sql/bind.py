@@ -18,10 +18,12 @@ from weft.logical.expr.user_functions import UserFunction
 from weft.logical.nested.flatten import Note, flatten
 from weft.logical.outer.outer import Side, always, visible
 from weft.logical.outer.tables import check_driven
+from weft.logical.query.grouping import Grouping
 from weft.logical.query.join_tree import PRESENT, TESTS, Join, only_inner
 from weft.logical.query.limits import DEFAULT_LIMITS, UNLIMITED, Limits
 from weft.logical.query.query import Input, Output, Query, make_query
 from weft.sql.expressions import bind_conditions
+from weft.sql.groups.binding import bind_groups, is_grouped
 from weft.sql.inputs import (
     BoundInput,
     InputBinder,
@@ -129,7 +131,9 @@ class _Binding:
         try:
             read = self._read(statement, inputs, taken, None)
             outer = read.tree if isinstance(read.tree, Join) and not only_inner(read.tree) else None
-            query = make_query(read.every, read.terms, read.outputs, outer=outer, cross=True)
+            query = make_query(
+                read.every, read.terms, read.outputs, outer=outer, cross=True, grouping=read.grouping
+            )
             if not self.cross:
                 check_crosses(statement, query, inputs, read.crosses, self.crossing)
             query = self._flattened(statement, query)
@@ -174,7 +178,7 @@ class _Binding:
                 statement.source.whole, "the query selects nothing", "SELECT * gives all"
             )
         plain = statement.plain or around is not None or self.nesting > 0
-        outputs = bind_outputs(statement.items, scope, plain=plain) if selects else ()
+        outputs, grouping = self._outputs(statement, scope, plain) if selects else ((), None)
         conditions = (*bound.conditions, *where)
         check_terms(statement, (*conditions, *(o.expr for o in outputs)), self.limits)
         if bound.tree is None:
@@ -184,11 +188,19 @@ class _Binding:
                     "a sub-select of a sub-select that reads nothing",
                     "name it in FROM",
                 )
-            return _Read(None, (), tuple(where), outputs, ())
+            return _Read(None, (), tuple(where), outputs, (), grouping)
         tree, terms = tests.joined(bound.tree, (*bound.pool, *where), once=once)
         anchor = always(tree)[:1] or visible(tree)[:1]
         settled = tuple(anchored(term, anchor[0]) for term in terms)
-        return _Read(tree, (*bound.every, *tests.inputs), settled, outputs, bound.crosses)
+        return _Read(tree, (*bound.every, *tests.inputs), settled, outputs, bound.crosses, grouping)
+
+    def _outputs(
+        self, statement: Statement, scope: Scope, plain: bool
+    ) -> tuple[tuple[Output, ...], Grouping | None]:
+        """The columns that a join gives, and the groups that are made of them if the SELECT gives groups."""
+        if is_grouped(statement):
+            return bind_groups(statement, scope, inner=self.nesting > 0 or scope.around is not None)
+        return bind_outputs(statement.items, scope, plain=plain), None
 
     def _tests(self, taken: set[str]) -> Tests:
         """What takes the sub-selects of conditions; their inputs get aliases that are not taken."""
@@ -260,6 +272,7 @@ class _Read(NamedTuple):
     terms: tuple[Expr, ...]
     outputs: tuple[Output, ...]
     crosses: tuple[frozenset[str], ...]
+    grouping: Grouping | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from weft.logical.expr.conversion import NULL, cast, literal
 from weft.logical.expr.expression import BOOLEAN, Expr, conjuncts, count_terms, to_sql
 from weft.logical.expr.functions import SYNONYMS, call, is_built_in
 from weft.logical.expr.nulls import compared_rows
+from weft.logical.query.grouping import AGGREGATES, aggregate_name
 from weft.logical.query.join_tree import PRESENT
 from weft.sql.parse import parse_fragment
 from weft.sql.reject import refuse_arguments, unknown_function, unsupported
@@ -51,6 +52,9 @@ _BINARY: dict[type[exp.Expr], str] = {
 # What holds where a comparison is FALSE.
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _CHAINS: dict[type[exp.Expr], str] = {exp.And: "and", exp.Or: "or", exp.DPipe: "concat"}
+
+
+_EDGES = tuple(f"{kind}_{side}" for kind in ("tumble", "hop", "session") for side in ("start", "end"))
 
 
 def bind_expression(piece: Piece, scope: Scope) -> Expr:
@@ -173,9 +177,11 @@ class _Binder:
         for part in parts:
             if not isinstance(part, exp.Identifier):
                 raise unsupported(self.source, part)
+        names = [part.name for part in parts]
+        if self.scope.groups is not None and (edge := self.scope.groups.named_edge(names)) is not None:
+            return edge
         if len(parts) == 1:
             return self.scope.unqualified(parts[0].name)
-        names = [part.name for part in parts]
         if names[1] == PRESENT and len(parts) == 2:
             return self.scope.column(*names)
         found, rest = self._found(parts)
@@ -346,6 +352,10 @@ class _Binder:
     def function(self, node: exp.Anonymous, depth: int) -> Expr:
         refuse_arguments(self.source, node, "this", "expressions")
         name = node.name.lower()
+        if name in AGGREGATES and self.scope.function(node.name) is None:
+            return self._aggregate(node, None, depth)
+        if name in _EDGES and self.scope.groups is not None:
+            return self.scope.groups.edge(name, node, self.piece)
         if is_built_in(name):
             name, args = _of_unit(SYNONYMS.get(name, name), node.expressions)
             return call(name, *(self.bind(arg, depth) for arg in args))
@@ -357,6 +367,31 @@ class _Binder:
     def extract(self, node: exp.Extract, depth: int) -> Expr:
         refuse_arguments(self.source, node, "this", "expression")
         return call("date_part", literal(node.name), self.bind(node.expression, depth))
+
+    def filtered(self, node: exp.Filter, depth: int) -> Expr:
+        refuse_arguments(self.source, node, "this", "expression")
+        inner, where = node.this, node.expression
+        if not isinstance(inner, exp.Anonymous) or inner.name.lower() not in AGGREGATES:
+            raise unsupported(self.source, node)
+        return self._aggregate(inner, where.this, depth)
+
+    def _aggregate(self, node: exp.Anonymous, where: exp.Expr | None, depth: int) -> Expr:
+        """An aggregate, whose arguments may have no others in them."""
+        if self.scope.groups is None:
+            raise QueryError(
+                f"{node.name} is an aggregate, and cannot stand here",
+                hint="aggregates stand in SELECT and HAVING, and not inside each other",
+            )
+        inside = replace(self, scope=replace(self.scope, groups=None))
+        args, distinct = node.expressions, False
+        if len(args) == 1 and isinstance(args[0], exp.Distinct):
+            args, distinct = args[0].expressions, True
+        if len(args) == 1 and isinstance(args[0], exp.Star) and node.name.lower() == "count":
+            args = []
+        name = aggregate_name(node.name)
+        condition = None if where is None else inside.bind(where, depth)
+        bound = [inside.bind(arg, depth) for arg in args]
+        return self.scope.groups.aggregate(name, bound, condition, distinct)
 
     def _repeated(self, node: exp.Expr, depth: int, times: int) -> Expr:
         """An operand that its operator repeats; a large one is refused, since nested repetition has no limit."""
@@ -400,4 +435,5 @@ _HANDLERS: dict[type[exp.Expr], _Handler] = {
     exp.Anonymous: _Binder.function,
     exp.Dot: _Binder.dot,
     exp.Bracket: _Binder.item,
+    exp.Filter: _Binder.filtered,
 }

@@ -67,7 +67,9 @@ def _final_name(draft: _Draft, position: int, taken: list[str]) -> str:
         return draft.wish
     if draft.fallback is not None:
         return draft.fallback
-    return f"{draft.expr.alias}_{draft.expr.name}" if isinstance(draft.expr, Column) else f"col_{position}"
+    if isinstance(draft.expr, Column) and draft.expr.alias:
+        return f"{draft.expr.alias}_{draft.expr.name}"
+    return f"col_{position}"
 
 
 def _wish(expr: Expr) -> str | None:

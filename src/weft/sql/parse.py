@@ -183,7 +183,8 @@ def _scan(text: str, limits: Limits = DEFAULT_LIMITS) -> SqlText:
     if not text.isprintable() and any(0xD800 <= ord(char) < 0xE000 for char in text):
         raise SqlText("").error((0, 0), "the text is not valid Unicode: it contains half a surrogate pair")
     try:
-        source = SqlText(text, mark_names(text, _DIALECT.tokenize(text)), limits)
+        tokens = _with_window_names(_DIALECT.tokenize(text))
+        source = SqlText(text, mark_names(text, tokens), limits)
     except TokenError as error:
         end = min(error.end or len(text), len(text))
         raise SqlText(text).error(
@@ -192,6 +193,17 @@ def _scan(text: str, limits: Limits = DEFAULT_LIMITS) -> SqlText:
     _check_size(source, "words", len(source.tokens), "words and signs")
     _check_pairs(source)
     return source
+
+
+def _with_window_names(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens, in which WINDOW is a name where it is called or has a part: ``window(ts, …)``, ``window.start``."""
+    after = (TokenType.L_PAREN, TokenType.DOT)
+    found = []
+    for token, following in zip(tokens, [*tokens[1:], None], strict=False):
+        if token.token_type is TokenType.WINDOW and following is not None and following.token_type in after:
+            token = Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end, [])
+        found.append(token)
+    return found
 
 
 def _check_size(source: SqlText, name: str, count: int, units: str) -> None:

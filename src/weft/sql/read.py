@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlglot import exp
 
@@ -102,11 +102,14 @@ class _SelectReader:
         """One SELECT, with the WITH before it; unless it must be ``reading`` something, it may lack FROM."""
         if not isinstance(node, exp.Select):
             raise unsupported(self.source, node)
-        refuse_arguments(self.source, node, "expressions", "from_", "joins", "where", "with_")
+        understood = ("expressions", "from_", "joins", "where", "with_", "group", "having", "distinct")
+        refuse_arguments(self.source, node, *understood)
         reader = self._with(node.args.get("with_"))
         origin = node.args.get("from_")
         if origin is None and not reading:
-            return Statement(reader.items(node), (), reader.conditions(node), self.source)
+            return Statement(
+                reader.items(node), (), reader.conditions(node), self.source, **reader.groups(node)
+            )
         if not isinstance(origin, exp.From):
             listed = self.source.span(*node.expressions) if node.expressions else self.source.whole
             after = listed[1], listed[1] + 1
@@ -114,7 +117,24 @@ class _SelectReader:
             raise self.source.error(after, "FROM is missing here, after the columns", hint)
         refuse_arguments(self.source, origin, "this")
         relations = _FromReader(reader).relations(origin.this, node.args.get("joins") or ())
-        return Statement(reader.items(node), relations, reader.conditions(node), self.source)
+        return Statement(
+            reader.items(node), relations, reader.conditions(node), self.source, **reader.groups(node)
+        )
+
+    def groups(self, node: exp.Select) -> dict[str, Any]:
+        """What a SELECT says of groups: GROUP BY, HAVING and DISTINCT."""
+        group, having, distinct = (node.args.get(key) for key in ("group", "having", "distinct"))
+        if group is not None:
+            refuse_arguments(self.source, group, "expressions")
+        if having is not None:
+            refuse_arguments(self.source, having, "this")
+        if distinct is not None:
+            refuse_arguments(self.source, distinct)
+        return {
+            "group": tuple(map(self.piece, group.expressions)) if group is not None else (),
+            "having": self.piece(having.this) if having is not None else None,
+            "distinct": distinct is not None,
+        }
 
     def items(self, node: exp.Select) -> tuple[Item, ...]:
         """What a SELECT gives."""

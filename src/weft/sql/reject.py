@@ -17,8 +17,7 @@ from weft.sql.source import Span, SqlText
 __all__ = ["refuse_arguments", "unknown_function", "unsupported"]
 
 _OUTSIDE = "Weft only joins; do it with Spark on the result, as in session.query(…).dataframe()"
-_DISTINCT = "Weft only joins; do it with Spark: session.query(…).dataframe().dropDuplicates(…)"
-_GROUPED = "Weft only joins; do it with Spark: session.query(…).dataframe().groupBy(…)"
+_GROUPED = "do it with Spark on the result: session.query(…).dataframe().groupBy(…)"
 _FLAT = (
     "join it in FROM: SEMI JOIN keeps the rows that IN and EXISTS keep, ANTI JOIN those that NOT EXISTS keeps, "
     "and those that NOT IN keeps where neither side is NULL"
@@ -79,9 +78,6 @@ _ARGUMENTS: dict[str, tuple[str, str | None]] = {
         "WITH (a common table expression) here",
         "write it before the first SELECT, or in a sub-select of FROM",
     ),
-    "distinct": ("DISTINCT", _DISTINCT),
-    "group": ("GROUP BY", _GROUPED),
-    "having": ("HAVING", _GROUPED),
     "qualify": ("QUALIFY", _OUTSIDE),
     "windows": ("WINDOW", "a stream's window is written FROM videos [RANGE 10 MINUTES] AS v"),
     "order": ("ORDER BY", _ORDER),
@@ -145,7 +141,7 @@ def unknown_function(written: str, own: Iterable[str] = ()) -> QueryError:
     if name in _INSTEAD:
         return QueryError(f"{written} is not supported", hint=_INSTEAD[name])
     if name in _AGGREGATES:
-        return QueryError(f"{written} is an aggregate, and aggregates are not supported", hint=_GROUPED)
+        return QueryError(f"there is no aggregate {written} yet", hint=_GROUPED)
     if name in _VOLATILE:
         return QueryError(f"{written} is not supported", hint=_NO_CLOCK)
     return QueryError(f"there is no function {written}", hint=similar_functions(name, own))

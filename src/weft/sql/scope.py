@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from sqlglot import exp
+
 from weft.errors import QueryError, nearest
 from weft.logical.expr.conversion import literal
 from weft.logical.expr.expression import Column, Expr
@@ -18,11 +20,13 @@ from weft.logical.expr.functions import call
 from weft.logical.expr.user_functions import UserFunction
 from weft.logical.names import identifier
 from weft.logical.query.query import PRESENT, Input
+from weft.sql.source import Piece
 from weft.sql.statement import Statement
 
 __all__ = [
     "PROVENANCE",
     "Given",
+    "GroupScope",
     "Inlined",
     "Merged",
     "Named",
@@ -123,6 +127,19 @@ class SubSelects(Protocol):
         """Whether a comparison is FALSE for every row of a sub-select."""
 
 
+class GroupScope(Protocol):
+    """What becomes of the aggregates in an expression, and of the names of a group's window."""
+
+    def aggregate(self, function: str, args: Sequence[Expr], condition: Expr | None, distinct: bool) -> Expr:
+        """The value of an aggregate over arguments, of rows that fulfil a condition."""
+
+    def edge(self, name: str, node: exp.Anonymous, piece: Piece) -> Expr:
+        """The start or the end of the window of GROUP BY, by the call that names it."""
+
+    def named_edge(self, names: Sequence[str]) -> Expr | None:
+        """The start or the end of the window of GROUP BY, if a name means that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Merged:
     """The one column that USING makes of columns of several inputs."""
@@ -158,7 +175,7 @@ class Scope:
     those to the right of a semi or anti join below, which has no columns of them. Where outer joins pad rows with NULLs
     (``padded``), rows have a `provenance`. ``functions`` are those that users registered. ``shown`` are the columns
     that ``*`` gives, in their order. ``around`` is what the SELECT around a sub-select sees, and ``sub_selects`` takes
-    the sub-selects of the expression.
+    the sub-selects of the expression. ``groups`` takes its aggregates, where there may be some.
     """
 
     inputs: tuple[Named, ...]
@@ -171,6 +188,7 @@ class Scope:
     shown: tuple[Shown, ...] = ()
     around: Scope | None = None
     sub_selects: SubSelects | None = None
+    groups: GroupScope | None = None
 
     def input(self, name: str) -> Named:
         """The relation that goes by this name."""

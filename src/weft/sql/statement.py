@@ -125,6 +125,7 @@ class Statement:
     A sub-select that reads nothing has no relations.
     ``cross`` says that its author accepts a cross product of the whole; if it does not, an error about one says what
     the author has to do to accept it (``crossing``). If it is ``plain``, ``*`` gives columns under their own names.
+    ``group`` is what stands after GROUP BY and ``having`` after HAVING; of a ``distinct`` one, a row is wanted once.
     """
 
     items: tuple[Item, ...]
@@ -134,6 +135,9 @@ class Statement:
     cross: bool = False
     crossing: str = CROSS_JOIN
     plain: bool = False
+    group: tuple[Piece, ...] = ()
+    having: Piece | None = None
+    distinct: bool = False
 
     @classmethod
     def united(cls, branches: tuple[Statement, ...]) -> Statement:

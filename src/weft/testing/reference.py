@@ -38,6 +38,7 @@ from weft.logical.query.join_tree import ASOF, LACKS_LEFT, MARK, Join
 from weft.logical.query.query import PRESENT, Input, Query
 from weft.logical.query.window import Range, Rows
 from weft.logical.schema import DataType
+from weft.testing.grouped import reference_groups
 
 __all__ = [
     "BATCH",
@@ -70,7 +71,8 @@ def reference_join(
     if any(isinstance(input_.window, Rows) for input_ in query.inputs):
         positions = {alias: _column(tables, alias, POSITION) for alias in query.driving}
         joined = joined.filter(pa.array(inside_counts(query, joined, positions, groups_of(query, tables))))
-    return joined.select([output.name for output in query.projection])
+    rows = joined.select([output.name for output in query.projection])
+    return rows if query.grouping is None else reference_groups(_connection(), query, rows, _transpiled)
 
 
 def join_within_times(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from weft.bucket.bucket import Bucket
+from weft.runtime.program.group_plans import GroupPlan
 from weft.runtime.program.store_plans import StorePlan
 from weft.runtime.state.settling import settle
 from weft.runtime.state.stores import Forget
@@ -31,6 +32,14 @@ class HeldState:
     def add(self, plan: StorePlan, start: str, run: Bucket) -> None:
         """Add a run of this batch, made by tuples of an input."""
         self.fresh.setdefault((plan.identity, start), []).append(run)
+
+    def group_runs(self, plan: GroupPlan) -> Sequence[Bucket]:
+        """The runs of a group store that earlier batches left, oldest first."""
+        return self.runs.get(plan.identity, ())
+
+    def keep_groups(self, plan: GroupPlan, runs: Sequence[Bucket]) -> None:
+        """Leave these runs of a group store."""
+        self.runs[plan.identity] = tuple(runs)
 
     def commit(self, plan: StorePlan, order: Sequence[str], forget: Forget) -> None:
         """End the batch for one store: what was added becomes runs of earlier batches, and dead rows are forgotten."""

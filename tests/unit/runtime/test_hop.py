@@ -21,6 +21,7 @@ from weft.runtime.hop.interpret import run_hop
 from weft.runtime.hop.outcome import Parcel
 from weft.runtime.model.batch_order import BatchOrder, Count
 from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.program.group_plans import GroupPlan
 from weft.runtime.program.store_plans import StorePlan
 
 CHAIN = "SELECT v.x, w.s, c.t FROM v, w, c WHERE v.vid = w.vid AND w.uid = c.uid"
@@ -50,6 +51,14 @@ class Files:
         """A file more."""
         number = len(list(self.folder.glob(f"{plan.name}-{start}-*")))
         write(run, self.folder / f"{plan.name}-{start}-{number}")
+
+    def group_runs(self, plan: GroupPlan) -> Sequence[Bucket]:
+        """There are no groups in these queries."""
+        raise AssertionError(plan.name)
+
+    def keep_groups(self, plan: GroupPlan, runs: Sequence[Bucket]) -> None:
+        """There are no groups in these queries."""
+        raise AssertionError(plan.name, runs)
 
 
 @pytest.mark.parametrize("strategy", ["flat", "left_deep", "chain"])

@@ -78,7 +78,6 @@ _TEXTS = (
     "_INSTEAD",
     "_MONTHS",
     "_OUTSIDE",
-    "_DISTINCT",
     "_GROUPED",
     "_FLAT",
     "_NO_CLOCK",

@@ -10,7 +10,7 @@ Tables and readers of ordered results have their punctuations in the metadata of
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +50,10 @@ class ForeachBatchSink:
     def open(self, schema: pa.Schema, owner: str | None = None) -> None:  # noqa: ARG002
         """Learn the columns."""
         self._schema = schema
+
+    def keyed(self, keys: Sequence[str]) -> ForeachBatchSink:  # noqa: ARG002
+        """The sink: the function sees the groups that a batch changed, and replaces what it has of them."""
+        return self
 
     def recover(self, last_committed: int) -> None:
         """Do nothing: what the function did is not known here."""

@@ -9,6 +9,7 @@ batch are mapped from files of the batch rather than read, but count like others
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MemorySink",
+    "last_rows",
     "to_memory",
 ]
 
@@ -42,7 +44,13 @@ class MemorySink:
         self._tables: dict[int, pa.Table] = {}
         self._bytes = 0  # of all tables
         self._punctuations: dict[int, Punctuations] = {}
+        self._keys: tuple[str, ...] | None = None  # None: no row is replaced
         self._lock = threading.Lock()
+
+    def keyed(self, keys: Sequence[str]) -> MemorySink:
+        """The sink, of whose rows `results` gives the last ones with the same keys."""
+        self._keys = tuple(keys)
+        return self
 
     def open(self, schema: pa.Schema, owner: str | None = None) -> None:  # noqa: ARG002
         """Learn what an empty result looks like."""
@@ -85,13 +93,15 @@ class MemorySink:
 
     def describe(self) -> dict[str, object]:
         """What is needed to make it again, empty."""
-        return {"kind": "memory"} if self._given is None else {"kind": "memory", "limit": self._given}
+        limit = {} if self._given is None else {"limit": self._given}
+        return {"kind": "memory", **limit, **({} if self._keys is None else {"keys": list(self._keys)})}
 
     def results(self) -> pa.Table:
-        """All rows so far."""
+        """All rows so far; of those that replace each other, the last ones."""
         with self._lock:
             tables = [self._tables[batch] for batch in sorted(self._tables)]
-        return pa.concat_tables(tables) if tables else self._nothing()
+        found = pa.concat_tables(tables) if tables else self._nothing()
+        return found if self._keys is None else last_rows(found, self._keys)
 
     def results_of(self, batch_id: int) -> pa.Table:
         """The rows of a batch; none if it gave none."""
@@ -110,6 +120,15 @@ class MemorySink:
 
         with self._lock:
             return Punctuations.joined(self._punctuations[batch] for batch in sorted(self._punctuations))
+
+
+def last_rows(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """The last row of each value of some columns; without columns, the last of all rows."""
+    if not keys:
+        return table.slice(max(0, table.num_rows - 1))
+    numbered = table.append_column("__row", pa.array(range(table.num_rows), pa.int64()))
+    last = numbered.group_by(list(keys), use_threads=False).aggregate([("__row", "max")])
+    return table.take(last["__row_max"].sort())
 
 
 @checked(SinkError)

@@ -29,8 +29,10 @@ from weft.logical.expr.expression import (
     rename,
     to_sql,
 )
+from weft.logical.query.grouping import FIRST, MODES, UPDATE, Grouping
 from weft.logical.query.join_tree import PRESENT, Join, only_inner, simplify_joins, unseen
 from weft.logical.query.keys import Key, equality_classes
+from weft.logical.query.output import Output
 from weft.logical.query.window import UNBOUNDED, Rows, Window
 from weft.logical.schema import DataType, Stream
 
@@ -45,22 +47,8 @@ __all__ = [
     "make_query",
     "star",
     "with_distinct_names",
+    "with_mode",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """A column of the result."""
-
-    name: str
-    expr: Expr
-
-    def __post_init__(self) -> None:
-        if not self.name:
-            raise QueryError(f"the column {self.expr} of the result has no name", hint="name it with AS")
-
-    def __str__(self) -> str:
-        return f"{self.expr} AS {identifier(self.name)}"
 
 
 def star(shown: Iterable[Column]) -> tuple[Output, ...]:
@@ -161,7 +149,10 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """An n-ary join. Built by `make_query`, which normalises; built directly, it must be in normal form."""
+    """An n-ary join. Built by `make_query`, which normalises; built directly, it must be in normal form.
+
+    With a ``grouping``, ``projection`` has the columns that groups are made of, and the result is one of groups.
+    """
 
     inputs: tuple[Input, ...]
     keys: tuple[Key, ...]
@@ -171,6 +162,7 @@ class Query:
     projection: tuple[Output, ...]
     outer: Join | None = None
     cross: bool = False
+    grouping: Grouping | None = None
 
     def __repr__(self) -> str:
         return f"<Query {shorten(str(self), 200, placeholder=' …')}>"
@@ -236,12 +228,17 @@ class Query:
             )
 
     def _check_projection(self) -> None:
-        names = [output.name.lower() for output in self.projection]
+        names = [output.name.lower() for output in self.outputs]
         if not names:
             raise QueryError("a query needs at least one column", hint="SELECT * gives all")
         for name in names:
             if names.count(name) > 1:
                 raise QueryError(f"two columns of the result are called {name!r}", hint="name one with AS")
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The columns of the result; where there are groups, over columns of these."""
+        return self.projection if self.grouping is None else self.grouping.outputs
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -352,6 +349,7 @@ class Query:
             (Output(output.name, rename(output.expr, names)) for output in self.projection),
             outer=self.outer.renamed(names) if self.outer is not None else None,
             cross=self.cross,
+            grouping=self.grouping,
         )
 
     def terms(self) -> Iterator[Expr]:
@@ -362,9 +360,13 @@ class Query:
 
     def __str__(self) -> str:
         """SQL that parses back to this query."""
-        select = ", ".join(map(str, self.projection))
         where = " AND ".join(_operand_sql(expr) for expr in self.terms())
-        return f"SELECT {select} FROM {self._from_sql()}" + (f" WHERE {where}" if where else "")
+        rest = f"FROM {self._from_sql()}" + (f" WHERE {where}" if where else "")
+        if self.grouping is None:
+            return f"SELECT {', '.join(map(str, self.projection))} {rest}"
+        given = {output.name: output.expr for output in self.projection}
+        only = "DISTINCT " if self.grouping.mode == FIRST else ""
+        return f"SELECT {only}{self.grouping.select_sql(given)} {rest}{self.grouping.group_sql(given)}"
 
     def _from_sql(self) -> str:
         if self.outer is not None:
@@ -394,6 +396,7 @@ def make_query(
     *,
     outer: Join | None = None,
     cross: bool = False,
+    grouping: Grouping | None = None,
 ) -> Query:
     """The normal form of a query; predicates may be given in any order and grouping."""
     terms = terms_of(where)
@@ -412,7 +415,22 @@ def make_query(
         tuple(select),
         tree,
         cross=True,
+        grouping=grouping,
     )
     # A cross product is marked only where there is one, so that "CROSS JOIN" plus a predicate is an inner join.
     complete = len(query.component(ordered[0].alias)) == len(ordered)
     return replace(query, cross=cross and not complete)
+
+
+def with_mode(query: Query, mode: str) -> Query:
+    """A query whose groups leave as a mode says; only a query with aggregates can have another than the default."""
+    if mode not in MODES:
+        raise QueryError(f"there is no mode {mode!r}", hint=nearest(str(mode), MODES))
+    if query.grouping is None or query.grouping.mode == FIRST:
+        if mode == UPDATE:
+            raise QueryError(
+                "the results of this query never change, so there is nothing to update",
+                hint="leave out mode, or aggregate with GROUP BY",
+            )
+        return query
+    return replace(query, grouping=replace(query.grouping, mode=mode))

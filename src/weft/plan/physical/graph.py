@@ -182,8 +182,9 @@ class PhysicalGraph:
 
     @property
     def hops(self) -> int:
-        """How many hops a batch goes through."""
-        return max((edge.hop for edge in self.edges), default=0)
+        """How many hops a batch goes through; in the last one, groups of queries with aggregates come together."""
+        joins = max((edge.hop for edge in self.edges), default=0)
+        return joins + any(member.query.grouping is not None for member in self.members)
 
     def edge(self, name: str) -> Edge:
         """The edge of that name."""

@@ -31,6 +31,7 @@ from weft.plan.schedule import LOCAL
 from weft.runtime.hop.census import count_keys
 from weft.runtime.hop.closing import close_rows
 from weft.runtime.hop.counting import count_for_queries, count_in_chain, count_matches
+from weft.runtime.hop.groups.group_hop import run_groups
 from weft.runtime.hop.outcome import HopOptions, Outcome
 from weft.runtime.hop.probe_step import Heaviest, MatchPortion, Probe, prepare
 from weft.runtime.hop.projection import finish
@@ -71,6 +72,9 @@ def run_hop(
     outcome = Outcome(options) if outcome is None else outcome
     closes = hop == CLOSING and not outcome.options.at_boundary
     here: Here = {edge: list(batches) for edge, batches in arrived.items() if batches}
+    if program.groups and hop == program.graph.hops:
+        run_groups(program, here, state, batch_order, partition, outcome)
+        return outcome.with_calls(current())
     if closes:
         _count(program, here, state, outcome)
     for name in list(here):
@@ -128,7 +132,10 @@ def _close(
         name = sweep.member.name
         try:
             for rows, times in close_rows(program, sweep, state, batch_order, partition, portion):
-                outcome.close(name, rows, times)
+                if name in program.groups:
+                    outcome.gather(name, program.groups[name].partials, rows)
+                else:
+                    outcome.close(name, rows, times)
         except Exception as error:
             outcome.fail([name], error)
 

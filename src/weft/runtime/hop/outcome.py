@@ -17,7 +17,9 @@ import pyarrow as pa
 from weft.bucket.compiled import Ints, Longs
 from weft.errors import FunctionError, QueryError, StateError
 from weft.kernels.expr.user_functions import CallCounts, FunctionCalls
+from weft.kernels.groups.partials import PartialGroups
 from weft.runtime.hop.census import Census
+from weft.runtime.hop.groups.gathered import GatheredRows
 from weft.runtime.hop.latency import BatchAges, LatencyCounts
 from weft.runtime.hop.probe_step import Heaviest
 from weft.runtime.model.limits import TaskLimits
@@ -86,7 +88,8 @@ class HopOptions:
     Of queries in ``counting``, results are counted and not made. With an ``outlet``, parcels and results go there;
     without one, the outcome keeps them. At a boundary, where stored tuples are run through the graph once more,
     ``edges`` are those that are used and ``answering`` the queries that are answered; None stands for all. ``ages`` say
-    how old the batch's input is; without them no latency is measured.
+    how old the batch's input is; without them no latency is measured. Of queries in ``grouped``, rows are gathered
+    into groups, and it is the groups that are counted.
     """
 
     counting: Collection[str] = ()
@@ -95,6 +98,7 @@ class HopOptions:
     edges: Collection[str] | None = None
     answering: Collection[str] | None = None
     ages: BatchAges | None = None
+    grouped: Collection[str] = ()
 
     @property
     def at_boundary(self) -> bool:
@@ -111,7 +115,7 @@ class HopOptions:
 
     def only_counts(self, queries: Iterable[str]) -> bool:
         """Whether nothing but the number of results is asked for by some queries."""
-        return all(query in self.counting for query in queries)
+        return all(query in self.counting and query not in self.grouped for query in queries)
 
 
 class Outcome:
@@ -122,6 +126,7 @@ class Outcome:
     answered. ``census`` is of the keys of queries on one key, ``sample`` of query-sets, and ``values`` samples;
     ``calls`` counts what users' functions did. ``dealt`` counts the tuples that were dealt out to partitions, by store.
     ``latency`` counts results by age. By edge, ``steps`` is what probes did and ``edges`` what was sent.
+    ``grouped`` are the rows of queries with aggregates, as partial groups.
     """
 
     def __init__(self, options: HopOptions | None = None) -> None:
@@ -137,6 +142,7 @@ class Outcome:
         self.calls = CallCounts()
         self.dealt: dict[str, int] = {}
         self.latency = LatencyCounts(self.options.ages)
+        self.grouped: dict[str, GatheredRows] = {}
         self._dealt: dict[str, int] = {}  # how many matches of probes were dealt out, by edge
         self.steps: dict[str, StepFigures] = {}
         self.edges: dict[str, EdgeFigures] = {}
@@ -184,6 +190,13 @@ class Outcome:
             self.closed[name] = self.closed.get(name, 0) + rows.num_rows
             self.latency.add_closed(name, times)
             self.give(name, rows)
+
+    def gather(self, name: str, partials: PartialGroups, rows: pa.RecordBatch) -> None:
+        """Take rows of a query whose groups are asked for."""
+        if rows.num_rows and name not in self.failed and self.options.wants(name):
+            if name not in self.grouped:
+                self.grouped[name] = GatheredRows(partials, self.options.limits.portion_bytes)
+            self.grouped[name].add(rows)
 
     def count(self, name: str, rows: int, why: Why = unknown) -> bool:
         """Count so many more results of a query, and return whether they are wanted; a query with too many fails."""

@@ -113,6 +113,9 @@ def _give(
 ) -> None:
     """Give matches, or some of them, to a query."""
     count = found.num_rows if rows is None else rows.size
+    if name in program.groups:
+        _gather(program, name, found, rows, count, outcome)
+        return
     if not outcome.count(name, count, why):
         return
     counting = name in outcome.options.counting
@@ -124,6 +127,19 @@ def _give(
         outcome.give(
             name, _results(program, program.members[name], rule.start, found, rows, count, batch_order)
         )
+    except Exception as error:  # only this query fails; the others go on
+        outcome.failed[name] = error
+
+
+def _gather(
+    program: ExecutableGraph, name: str, found: MatchedRows, rows: Ints | None, count: int, outcome: Outcome
+) -> None:
+    """Gather matches, or some of them, as rows of a query's groups."""
+    if not count or name in outcome.failed:
+        return
+    try:
+        made = _projected(program.members[name].query, found, rows, count)
+        outcome.gather(name, program.groups[name].partials, pa.RecordBatch.from_pydict(made))
     except Exception as error:  # only this query fails; the others go on
         outcome.failed[name] = error
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from weft.bucket.bucket import FARTHEST
 from weft.logical.schema import Stream
 from weft.plan.physical.graph import Member
 from weft.runtime.log.values import Manifest
@@ -18,6 +19,7 @@ from weft.runtime.model.batch_order import Clock
 from weft.runtime.model.columns import FOREVER, micros
 from weft.runtime.model.watermarks import Watermarks, clocks
 from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.program.group_plans import GroupPlan
 from weft.runtime.program.store_plans import SweepPlan
 from weft.runtime.state.partition_manifest import StoreTotals
 
@@ -76,13 +78,22 @@ class WakeUps:
 def closable(program: ExecutableGraph, manifest: Manifest) -> bool:
     """Whether there may be rows whose wait is over by the watermarks, of queries with event time."""
     times = clocks(program.graph, Watermarks(manifest.marks), manifest.closed)
-    timed = [sweep for sweep in program.sweeps if not _by_clock(sweep)]
-    return any(_has(sweep, manifest, times[sweep.member.name]) for sweep in timed)
+    timed = [sweep for sweep in program.sweeps if not _by_clock(sweep.member)]
+    if any(_has(sweep, manifest, times[sweep.member.name]) for sweep in timed):
+        return True
+    groups = [plan for plan in program.groups.values() if not _by_clock(plan.member)]
+    return any(_has_groups(plan, manifest, times[plan.name]) for plan in groups)
 
 
-def _by_clock(sweep: SweepPlan) -> bool:
-    """Whether the query's time is wall-clock time, because none of its streams has event time."""
-    return all(stream.event_time is None for stream in _streams(sweep.member))
+def _by_clock(member: Member) -> bool:
+    """Whether a query's time is wall-clock time, because none of its streams has event time."""
+    return all(stream.event_time is None for stream in _streams(member))
+
+
+def _has_groups(plan: GroupPlan, manifest: Manifest, clock: Clock) -> bool:
+    """Whether there may be groups that are complete between the two times of a clock."""
+    stored = manifest.stores.get(plan.identity, StoreTotals())
+    return clock.now > clock.before and stored.reaches(clock.before + 1, clock.now + 1)
 
 
 def _streams(member: Member) -> list[Stream]:
@@ -100,9 +111,14 @@ def until_next(program: ExecutableGraph, manifest: Manifest, now: int) -> float 
         closed = manifest.closed.get(sweep.member.name, 0)
         if not _has(sweep, manifest, Clock(closed, FOREVER)):
             continue
-        if _by_clock(sweep):
+        if _by_clock(sweep.member):
             pauses.append(PAUSE)
         pauses += _silences(sweep.member, manifest, now)
+    for plan in program.groups.values():
+        closed = manifest.closed.get(plan.name, 0)
+        if _has_groups(plan, manifest, Clock(closed, FARTHEST - 1)):
+            pauses += [PAUSE] if _by_clock(plan.member) else []
+            pauses += _silences(plan.member, manifest, now)
     for member in program.members.values():
         if manifest.held.get(member.name):
             pauses += _silences(member, manifest, now)

@@ -235,7 +235,7 @@ def _deliveries(graph: PhysicalGraph, results: Mapping[str, int], seconds: float
     return [
         StepAnalysis(
             f"plan, commit {name}",
-            f"SELECT {', '.join(str(output) for output in graph.member(name).query.projection)}",
+            f"SELECT {', '.join(str(output) for output in graph.member(name).query.outputs)}",
             graph.hops,
             given,
             given,

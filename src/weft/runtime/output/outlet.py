@@ -22,6 +22,7 @@ from weft.bucket.compiled import Ints
 from weft.kernels.route.partition import group
 from weft.ports.sink import PartOpener, PartSink, PartWriter
 from weft.runtime.hop.census import Census
+from weft.runtime.hop.groups.group_hop import send_groups
 from weft.runtime.hop.outcome import Outcome, Parcel
 from weft.runtime.hop.sorting import key_count
 from weft.runtime.model.columns import concat
@@ -143,6 +144,7 @@ class TaskOutlet:
 
     def messages(self, outcome: Outcome) -> Generator[Message, None, HopReport]:
         """Give the messages of a hop that is done: parcels and results; and return what is to be reported of it."""
+        send_groups(self.job.program, outcome, self.job.batch_order.partitions)
         for edge in list(self._held):
             self._pack(edge)
         yield from self._sent

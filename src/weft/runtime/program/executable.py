@@ -101,6 +101,12 @@ class ExecutableGraph(GraphIndex):
         return program_of, (self.graph.to_json(),)
 
     @cached_property
+    def identities(self) -> tuple[str, ...]:
+        """The names under which manifests have the runs of all stores, those of groups among them."""
+        groups = (plan.identity for plan in self.groups.values())
+        return (*(plan.identity for plan in self.stores.values()), *groups)
+
+    @cached_property
     def filters(self) -> Mapping[str, PredicateIndex]:
         """An index over the filters of all queries, for each input."""
         return {alias: self._index(alias) for alias in self.graph.aliases}

@@ -16,6 +16,7 @@ from weft.plan.join_plan import Names
 from weft.plan.physical.graph import Member, PhysicalGraph, SourceNode
 from weft.plan.physical.rules import Edge, ProbeRule, ResultRule, Rule, StoreRule, Users
 from weft.runtime.model.columns import View, counts, longest, per_key, seq_name
+from weft.runtime.program.group_plans import group_plans
 from weft.runtime.program.window_limits import WindowLimits, limits_of
 from weft.stats.sampling.attributes import Attribute, JoinAttribute, join_attributes
 from weft.stats.skew import key_column
@@ -28,9 +29,9 @@ class GraphIndex:
 
     ``members`` are its queries by name, ``edges`` by name, ``order`` its rules in an order in which they could run and
     ``rules`` the same by edge. ``words`` is how many 64-bit words a query-set has, 0 where tuples carry none, and
-    ``sets`` are the columns with them. ``view`` is what all queries see together. ``starts`` says of every edge from
-    which input its tuples set out, ``limits`` what windows have to be checked on results, by edge, and ``piggybacked``
-    which local edges ride on an edge.
+    ``sets`` are the columns with them. ``groups`` are the group stores of queries with aggregates, by query. ``view``
+    is what all queries see together. ``starts`` says of every edge from which input its tuples set out, ``limits`` what
+    windows have to be checked on results, by edge, and ``piggybacked`` which local edges ride on an edge.
     """
 
     def __init__(self, graph: PhysicalGraph) -> None:
@@ -38,7 +39,9 @@ class GraphIndex:
         self.members: Mapping[str, Member] = {member.name: member for member in graph.members}
         self.words = words_for(1 + max(m.slot for m in graph.members)) if graph.tracked else 0
         self.sets = set_names(self.words)
-        self.edges: Mapping[str, Edge] = {edge.name: edge for edge in graph.edges}
+        self.groups = group_plans(graph.members, graph.hops)
+        groups = (plan.edge for plan in self.groups.values())
+        self.edges: Mapping[str, Edge] = {edge.name: edge for edge in (*graph.edges, *groups)}
         self.order: tuple[Rule, ...] = graph.rules
         self.rules: Mapping[str, Rule] = {rule.edge: rule for rule in self.order}
         self._nodes = {store.name: store for store in graph.stores}
@@ -163,7 +166,7 @@ class GraphIndex:
         for rule in self.order:
             before = self._outputs.get(rule.edge)
             found[rule.edge] = before.start if before else sources[self.edges[rule.edge].source]
-        return found
+        return {**found, **dict.fromkeys((plan.edge.name for plan in self.groups.values()), "")}
 
     def _limits(self, rule: ResultRule) -> WindowLimits:
         """The windows that have to be checked for each query of a rule, since probes check the widest only."""

@@ -46,7 +46,8 @@ class QueryRequest:
         """Whether some results may wait for the end of the input."""
         held = self.ordering is not None and not self.ordering.by_arrival
         inner = (one for stream in defined_streams(self.query).values() for one in stream.definition)
-        return held or any(query.outer is not None for query in (self.query, *inner))
+        every = (self.query, *inner)
+        return held or any(query.outer is not None or query.grouping is not None for query in every)
 
     @property
     def fingerprint(self) -> str:

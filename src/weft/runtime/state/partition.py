@@ -13,12 +13,13 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from weft.bucket.bucket import Bucket
 from weft.runtime.program.executable import ExecutableGraph
+from weft.runtime.program.group_plans import GroupPlan
 from weft.runtime.program.store_plans import StorePlan
 from weft.runtime.state.open_segments import OpenSegments, Run, Underway
 from weft.runtime.state.partition_manifest import PartitionFile, PartitionManifest, StoredRun, moment_of
@@ -51,6 +52,9 @@ class PartitionState:
     runs: Mapping[str, tuple[StoredRun, ...]]
     underway: Underway
     fills: frozenset[str] | None = None
+    _group_places: dict[int, tuple[Bucket, StoredRun]] = field(
+        default_factory=dict, init=False
+    )  # by id of the bucket
 
     def earlier_runs(self, plan: StorePlan) -> Sequence[Bucket]:
         """The runs of earlier batches, oldest first."""
@@ -63,6 +67,20 @@ class PartitionState:
     def add(self, plan: StorePlan, start: str, run: Bucket) -> None:
         """Add a run of this batch, made by tuples of an input."""
         self.underway.added.setdefault((plan.identity, start), []).append(run)
+
+    def group_runs(self, plan: GroupPlan) -> Sequence[Bucket]:
+        """The runs of a group store that earlier batches left, oldest first."""
+        found = []
+        for run in self.runs.get(plan.identity, ()):
+            bucket = self.open_segments.open(self.partition, run)
+            self._group_places[id(bucket)] = bucket, run
+            found.append(bucket)
+        return found
+
+    def keep_groups(self, plan: GroupPlan, runs: Sequence[Bucket]) -> None:
+        """Leave these runs of a group store; those of earlier batches are the same objects."""
+        places = {key: run for key, (_, run) in self._group_places.items()}
+        self.underway.settled[plan.identity] = [places.get(id(run), run) for run in runs]
 
     def settle(
         self,
@@ -110,7 +128,7 @@ class PartitionState:
         If nothing has changed, nothing is written: there is no new file, and the manifest is the one before.
         """
         self.open_segments.delete(name for since, name in self.before.retired if since + LAG <= self.number)
-        stores = [plan.identity for plan in self.program.stores.values()]
+        stores = self.program.identities
         runs: dict[str, list[Run]] = {store: list(self.runs.get(store, ())) for store in stores}
         runs = {store: found for store, found in (runs | self.underway.settled).items() if found}
         unchanged = {store: tuple(found) for store, found in runs.items()} == self.before.runs

@@ -27,6 +27,7 @@ from weft.bucket.compiled import Longs, Mask
 from weft.bucket.words import flatten
 from weft.kernels.query_sets.query_set import nonempty, only, sets_of
 from weft.runtime.model.columns import BATCH, full, key_name, values_of
+from weft.runtime.program.group_plans import GroupPlan
 from weft.runtime.program.store_plans import StorePlan
 
 __all__ = [
@@ -93,6 +94,14 @@ class State(Protocol):
 
     def add(self, plan: StorePlan, start: str, run: Bucket) -> None:
         """Add a run of this batch, made by tuples of an input."""
+        ...
+
+    def group_runs(self, plan: GroupPlan) -> Sequence[Bucket]:
+        """The runs of a group store that earlier batches left, oldest first."""
+        ...
+
+    def keep_groups(self, plan: GroupPlan, runs: Sequence[Bucket]) -> None:
+        """Leave these runs of a group store; those of earlier batches are the same objects."""
         ...
 
 

@@ -122,13 +122,20 @@ def stored_order(job: Job) -> BatchOrder:
 
 def batch_options(job: Job) -> HopOptions:
     """The options of a batch's own hops."""
-    return HopOptions(job.counting, limits=job.limits, ages=batch_ages(job.plan, job.program.graph))
+    ages = batch_ages(job.plan, job.program.graph)
+    return HopOptions(job.counting, limits=job.limits, ages=ages, grouped=job.program.groups)
 
 
 def stored_options(job: Job, migration: StateMigration) -> HopOptions:
     """The options of hops at a boundary: only the edges that lead to what is filled and to backfilled results."""
     edges = edges_for(job.program.graph, migration)
-    return HopOptions(job.counting, limits=job.limits, edges=edges, answering=migration.backfill)
+    return HopOptions(
+        job.counting,
+        limits=job.limits,
+        edges=edges,
+        answering=migration.backfill,
+        grouped=job.program.groups,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +201,8 @@ class HopRun:
     ) -> None:
         """Run the hop in a partition, unless there is nothing to do."""
         program = self.job.program
-        if here or (program.sweeps and not self.job.boundary):
+        closes = program.sweeps or (program.groups and self.hop == program.graph.hops)
+        if here or (closes and not self.job.boundary):
             run_hop(program, self.hop, here, state, order, outcome.options, partition, outcome)
 
     def _leave(

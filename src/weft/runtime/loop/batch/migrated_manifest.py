@@ -64,7 +64,7 @@ def migrated_manifest(
     """The manifest after a migration: stores that were filled begin with it, the others hold what they held."""
     if new is None:
         return replace(before, partitions={}, stores={}, begun={}, kept={}, evicted={})
-    identities = sorted(store.identity for store in new.stores.values())
+    identities = sorted(new.identities)
     known = {s: moment for s, moment in before.begun.items() if s not in migration.fills}
     begun = {s: known.get(s, moment_of(before.number + 1, boundary=True)) for s in identities}
     stores = next_stores(before, left)

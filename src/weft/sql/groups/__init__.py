@@ -1,0 +1,1 @@
+"""GROUP BY, HAVING, DISTINCT and aggregates become the groups of a query."""

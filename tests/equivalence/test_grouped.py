@@ -1,0 +1,40 @@
+"""Aggregates over random joins, batch by batch, give what DuckDB gives for all rows at once."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from tests.equivalence.grouped import random_session, random_tables, random_text, rounded
+from tests.equivalence.test_derived import split
+from tests.shares import quick, seeds
+from weft.testing import LocalRun, reference_join
+
+
+@pytest.mark.parametrize("seed", quick(seeds(200), 40))
+def test_groups(seed: int) -> None:
+    """A group would be given too early, twice, never, or with the values of other rows."""
+    rng = random.Random(seed)
+    text = random_text(rng)
+    updates = "SELECT DISTINCT" not in text and "session_window" not in text
+    modes = {"q": (text, "append")} | ({"u": (text, "update")} if updates else {})
+    session = random_session(rng, **modes)
+    tables = random_tables(rng, 25)
+    run = LocalRun(session)
+    for batch in split(rng, tables, rng.randint(1, 6)):
+        run.batch(batch)
+    run.end()
+    query = session.parse(text)
+    expected = rounded(reference_join(query, tables))
+    assert rounded(run.results("q")) == expected, text
+    if updates and "HAVING" not in text and run.results("u").num_rows:
+        assert rounded(last_per_key(run.results("u"))) == expected, text
+
+
+def last_per_key(table: pa.Table) -> pa.Table:
+    """Of the groups that were given, those that were given last."""
+    keys = [name for name in table.schema.names if name[0] in "kw"]
+    rows = {tuple(map(str, (row[key] for key in keys))): row for row in table.to_pylist()}
+    return pa.Table.from_pylist(list(rows.values()), schema=table.schema)
