@@ -195,7 +195,7 @@ def _scan(text: str, limits: Limits = DEFAULT_LIMITS) -> SqlText:
     return source
 
 
-def _with_window_names(tokens: Sequence[Token]) -> list[Token]:
+def _with_window_names(tokens: list[Token]) -> list[Token]:
     """The tokens, in which WINDOW is a name where it is called or has a part: ``window(ts, …)``, ``window.start``."""
     after = (TokenType.L_PAREN, TokenType.DOT)
     found = []
