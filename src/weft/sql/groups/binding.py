@@ -169,9 +169,9 @@ class GroupBinder:
         if self.window is None or self.scope.has_input(names[0]) or self.scope.has_column(names[0]):
             return None
         own = "session_window" if self.window.slide is None else "window"
-        edges = {(own, "start"): WINDOW_START, (own, "end"): WINDOW_END}
-        edges |= {("window_start",): WINDOW_START, ("window_end",): WINDOW_END}
-        return edges.get(tuple(name.lower() for name in names))
+        edges = {f"{own}.start": WINDOW_START, f"{own}.end": WINDOW_END}
+        edges |= {"window_start": WINDOW_START, "window_end": WINDOW_END}
+        return edges.get(".".join(names).lower())
 
     def aggregate(self, function: str, args: Sequence[Expr], condition: Expr | None, distinct: bool) -> Expr:
         """The value of an aggregate over arguments, of rows that fulfil a condition."""
