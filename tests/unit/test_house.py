@@ -28,7 +28,6 @@ HOUSE = House(CODE)
 # Small modules that only a neighbour imports, and why they stand by themselves nevertheless.
 ALONE = {
     "weft.runtime.spark.executor_init": "it is sent to executors as a file of its own",
-    "weft.session.request": "what a user asks for and what the runtime is asked for meet here (house: session/request)",
     "weft.testing.grouped": "groups by brute force are an idea beside joins by brute force",
     "weft.service.bench": "it finds the benchmarks of a checkout, which the command line must not load",
 }

@@ -15,6 +15,7 @@ from weft.errors import WeftError
 from weft.logical.expr.expression import Call, all_of, to_sql
 from weft.logical.expr.user_functions import FunctionFigures, has_user_call
 from weft.logical.outer.asof import asof_joins
+from weft.logical.outer.group_closing import closing_span
 from weft.logical.outer.outer import joins, visible
 from weft.logical.outer.waiting import AT_ONCE, waits
 from weft.logical.query.join_tree import ASOF, LACKS_LEFT, Join
@@ -57,6 +58,7 @@ def explain(
         lines += ["Inputs", *table(_INPUT_HEADS, _input_rows(observed)), ""]
     if graph.stores:
         lines += ["Stores", *_store_table(graph, observed), ""]
+    lines += _group_lines(graph)
     if any(isinstance(rule, ProbeRule) for rule in graph.rules):
         lines += ["Probe orders", *_step_table(graph, observed), ""]
     if observed and observed.edges:
@@ -69,6 +71,22 @@ def explain(
     lines += [f"note: {note}" for note in _notes(graph)]
     lines += [f"note: {_ORDER}"] if observed and graph.stores else []
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _group_lines(graph: PhysicalGraph) -> list[str]:
+    """Which groups are kept, in which hop they come together, and when they leave."""
+    grouped = [(member, member.query.grouping) for member in graph.members if member.query.grouping]
+    lines = []
+    for member, grouping in grouped:
+        tree = None if member.closing is None else member.closing.tree
+        span, given = closing_span(member.query, tree), {o.name: o.expr for o in member.query.projection}
+        by = grouping.group_sql(given).partition(" HAVING ")[0].removeprefix(" GROUP BY ")
+        closes = "when the input ends" if span is None else f"{format_duration(span)} after their windows"
+        closes = closes if span != timedelta(0) else "at the end of their windows"
+        lines.append(
+            (by or "all columns", str(len(grouping.aggregates)), grouping.mode, closes, str(graph.hops))
+        )
+    return ["Groups", *table(_GROUP_HEADS, lines), ""] if lines else []
 
 
 def _ordered(ordering: Ordering) -> str:
@@ -143,6 +161,7 @@ def _hop_rows(seen: Observation) -> list[tuple[str, ...]]:
     return [*rows, ("whole batch", number(seen.elapsed) if seen.elapsed else "?")]
 
 
+_GROUP_HEADS = ("keys", "aggregates", "mode", "complete", "in hop")
 _STORE_HEADS = ("store", "layout", "looked up by", "from hop", "kept for", "tuples", "new/s")
 
 

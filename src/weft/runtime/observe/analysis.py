@@ -20,6 +20,7 @@ from typing import Any
 from weft.errors import StateError
 from weft.logical.expr.expression import aliases, to_sql
 from weft.logical.html_table import html_table
+from weft.logical.query.query import Query
 from weft.plan.physical.graph import PhysicalGraph
 from weft.plan.physical.rules import ProbeRule, StoreRule, Users
 from weft.plan.show.figures import number, table
@@ -229,13 +230,18 @@ def _divided(steps: Iterable[StepAnalysis], hop: int, seconds: float) -> list[St
     return [replace(step, seconds=seconds * part) for step, part in zip(here, parts, strict=True)]
 
 
+def _selected(query: Query) -> str:
+    """What a query gives, as SQL says it."""
+    return str(query).partition(" FROM ")[0]
+
+
 def _deliveries(graph: PhysicalGraph, results: Mapping[str, int], seconds: float) -> list[StepAnalysis]:
     """What batches took besides their hops, divided by the results that queries gave; evenly if there were none."""
     whole, count = sum(results.values()), len(results)
     return [
         StepAnalysis(
             f"plan, commit {name}",
-            f"SELECT {', '.join(str(output) for output in graph.member(name).query.outputs)}",
+            _selected(graph.member(name).query),
             graph.hops,
             given,
             given,
