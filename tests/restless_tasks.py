@@ -16,7 +16,7 @@ class RestlessScale:
 
     def __init__(self, rng: random.Random, often: float = 0.6, most: int = MOST) -> None:
         self.rng, self.often, self.most = rng, often, most
-        self.made = 0
+        self.made, self.may_grow = 0, False
 
     def next_scaling(self, seen: TaskLoad) -> Scaling | None:
         """Another draw, by the chance of ``often``; now and then without saying who has which partitions."""

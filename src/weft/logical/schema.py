@@ -290,6 +290,10 @@ def _field_of(name: object, kind: Any) -> Field:
 
 
 LATE = ("drop", "join")
+SHED = (
+    "none",
+    "sample",
+)  # what becomes of tuples that cannot be read in time: they wait, or only some are read
 AHEAD = timedelta(days=1)  # by which event times may be ahead of the clock, unless something else is said
 
 
@@ -303,8 +307,9 @@ class Stream:
     results are the tuples (a derived stream), or several queries of one input each, whose results are the tuples
     together (a union); `logical/nested` makes such streams. A ``table`` has no time: its rows are looked up by
     tuples of streams, and never start a result. A record whose event time is ahead of the clock by more than
-    ``ahead`` is set aside, and moves no watermark; None: there is no such limit. What a query is does not depend on it,
-    so streams that differ in it are equal, and no log keeps it.
+    ``ahead`` is set aside, and moves no watermark; None: there is no such limit. If tuples are to be ``shed``, only a
+    sample of them is read where all cannot be in time. What a query is does not depend on these two, so streams that
+    differ in them are equal, and no log keeps them.
     """
 
     name: str
@@ -316,6 +321,7 @@ class Stream:
     definition: tuple[Query, ...] = ()
     table: bool = False
     ahead: timedelta | None = dataclasses.field(default=AHEAD, compare=False)
+    shed: str = dataclasses.field(default="none", compare=False)
 
     def __repr__(self) -> str:
         kind = "Table" if self.table else "Stream"
@@ -335,6 +341,10 @@ class Stream:
         if self.late not in LATE:
             raise CatalogError(
                 f"stream {self.name}: late tuples cannot be {self.late!r}", hint=nearest(self.late, LATE)
+            )
+        if self.shed not in SHED:
+            raise CatalogError(
+                f"stream {self.name}: tuples cannot be shed by {self.shed!r}", hint=nearest(self.shed, SHED)
             )
         if self.idle_after is not None and self.idle_after <= timedelta(0):
             raise CatalogError(

@@ -66,6 +66,7 @@ class SessionRelations:
         late: str = "drop",
         idle_after: timedelta | str | None = None,
         ahead: timedelta | str | None = AHEAD,
+        shed: str = "none",
     ) -> None:
         """Register a stream that queries can call by its ``name``, and whose time is the column ``event_time``.
 
@@ -73,9 +74,11 @@ class SessionRelations:
         schema. Tuples more than ``lateness`` behind the newest of earlier batches are late: they are dropped, or
         joined with what is still there. A stream silent for longer than ``idle_after`` does not hold others back.
         A record whose event time is more than ``ahead`` after the clock is set aside as a dead letter, so that it moves
-        no watermark; None permits any time, as replays of simulated time need it.
+        no watermark; None permits any time, as replays of simulated time need it. With ``shed`` "sample", where
+        a target of latency cannot be met otherwise, only a random part of the rows that wait is read, and progress
+        counts the others as shed.
         """
-        stream, readable = stream_of(name, source, event_time, lateness, late, idle_after, ahead)
+        stream, readable = stream_of(name, source, event_time, lateness, late, idle_after, ahead, shed)
         catalog = self._with_stream(stream)
         if readable is not None and self._current_run is not None:
             self._current_run.loop.add_stream(stream, readable)

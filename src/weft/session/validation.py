@@ -131,6 +131,7 @@ def stream_of(
     late: str,
     idle_after: timedelta | str | None,
     ahead: timedelta | str | None,
+    shed: str = "none",
 ) -> tuple[Stream, Source | None]:
     """A stream, and what it is read from; None: it can be planned with, but not run."""
     check(name, str, CatalogError, "a stream's name", "use a text")
@@ -142,7 +143,9 @@ def stream_of(
         raise CatalogError(f"stream {name} has no schema", hint="give one to weft.files")
     idle = None if idle_after is None else duration_of(idle_after, "idle_after")
     limit = None if ahead is None else duration_of(ahead, "ahead")
-    stream = Stream(name, schema, event_time, duration_of(lateness, "a lateness"), late, idle, ahead=limit)
+    check(shed, str, CatalogError, "shed", 'use "sample" or "none"')
+    span = duration_of(lateness, "a lateness")
+    stream = Stream(name, schema, event_time, span, late, idle, ahead=limit, shed=shed)
     return stream, None if isinstance(readable, Schema) else readable
 
 

@@ -22,13 +22,15 @@ __all__ = ["REASONS", "EdgeFigures", "InputFigures", "StepFigures", "TupleCounts
 class TupleCounts:
     """How many tuples came: ``rows`` took part, counted before the queries' filters; the others were set aside.
 
-    They were ``late``, were ``untimed`` (had no event time), or were ``malformed`` (could not be read).
+    They were ``late``, were ``untimed`` (had no event time), were ``malformed`` (could not be read), or were ``shed``
+    (left out because not all could be processed in time).
     """
 
     rows: int = 0
     late: int = 0
     untimed: int = 0
     malformed: int = 0
+    shed: int = 0
 
     def __add__(self, other: TupleCounts) -> TupleCounts:
         return TupleCounts(*map(add, _counts_of(self), _counts_of(other)))

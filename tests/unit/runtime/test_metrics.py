@@ -15,7 +15,7 @@ from weft.stats.input_figures import InputFigures, StepFigures
 BATCH = BatchMetrics(
     number=3,
     order=("w", "v"),
-    inputs={"v": InputFigures(10, 1, 2, 3, 5, 9), "w": InputFigures(20, late=4)},
+    inputs={"v": InputFigures(10, 1, 2, 3, oldest=5, newest=9), "w": InputFigures(20, late=4)},
     steps={"v: 1": StepFigures(10, 30)},
     stores={"v": StoreMetrics(10, 100, 1), "v⋈w": StoreMetrics(5, 50, 2)},
     results=30,

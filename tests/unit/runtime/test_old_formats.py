@@ -36,7 +36,7 @@ OLD: dict[str, Any] = json.loads((Path(__file__).parent / "old_formats.json").re
 METRICS = BatchMetrics(
     7,
     ("a", "b"),
-    {"a": InputFigures(5, 1, 2, 3, -7, 9), "b": InputFigures(0)},
+    {"a": InputFigures(5, 1, 2, 3, oldest=-7, newest=9), "b": InputFigures(0)},
     {"a: 1": StepFigures(5, 4, 1)},
     {"a": StoreMetrics(3, 90, 2, 4)},
     6,

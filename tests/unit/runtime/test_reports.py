@@ -61,7 +61,7 @@ EXAMPLES: list[Report] = [
     ReadReport(
         3,
         (PartRead("s", 5, 1), PartRead("s", 5, 1, -7, "f.json")),
-        {"a": InputFigures(5, 1, 2), "b": InputFigures(5, 1, 2, 3, -7, 1 << 60, 4)},
+        {"a": InputFigures(5, 1, 2), "b": InputFigures(5, 1, 2, 3, 6, -7, 1 << 60, 4)},
         {"a by k": 9},
         {"a": {"00ff": 3}},
         SAMPLES,
@@ -168,7 +168,7 @@ hops = st.builds(
     cache=st.none() | st.builds(CacheCounts, *[st.integers(0, 9)] * 4),
 )
 times = st.none() | st.integers(-9, 9)
-figures = st.builds(InputFigures, *[st.integers(0, 9)] * 4, times, times, st.integers(0, 9))
+figures = st.builds(InputFigures, *[st.integers(0, 9)] * 5, times, times, st.integers(0, 9))
 parts = st.builds(PartRead, st.sampled_from("st"), st.integers(0, 9), st.integers(0, 3))
 reads = st.builds(
     ReadReport,

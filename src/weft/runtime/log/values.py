@@ -165,7 +165,8 @@ class BatchPlan:
     streams that cannot be read now, and are not idle for that. ``latest`` is the time, by stream, after which a record
     is too far ahead of the clock. ``resets`` says which watermarks are set to other times before it, ``marks`` by
     stream, and when that was ``asked`` for. ``tasks`` is how many tasks are wanted from this batch on, if that changes
-    with it, and ``scaling`` says why the tasks change.
+    with it, and ``scaling`` says why the tasks change. ``shed`` is the part of the rows, by stream, that it reads of
+    streams that cannot be read in time; of all others, all.
     """
 
     number: int
@@ -187,6 +188,7 @@ class BatchPlan:
     resets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     tasks: int = 0
     scaling: str = ""
+    shed: Mapping[str, float] = field(default_factory=dict)
 
     def without(self, stream: str, cursor: Mapping[str, Any]) -> BatchPlan:
         """The plan without input of a stream that turned out to be blocked; it was taken up to ``cursor``."""

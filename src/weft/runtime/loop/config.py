@@ -89,6 +89,11 @@ class RunConfig:
     scaler: Scaler = field(default_factory=FixedScale)
 
     @property
+    def sheds(self) -> tuple[str, ...]:
+        """The streams of which only a sample is read where not all can be in time."""
+        return tuple(name for name, stream in self.streams.items() if stream.shed != "none")
+
+    @property
     def part_bytes(self) -> int:
         """How large parts are that batches are made of: small ones, where results are wanted within a time."""
         return self.batch_bytes if self.latency is None else min(self.batch_bytes, SMALL_PART)

@@ -210,7 +210,8 @@ class Loop:
             self.committer.wait()  # so that what the last batch gave is offered
         self.wait_points.look()
         self._unfinished.report(self.intake.unfinished())
-        chosen = self.intake.chosen(self.batch_planner.requested(), self.config.latency, self.now())
+        shed = () if self.scaling.may_grow else self.config.sheds
+        chosen = self.intake.chosen(self.batch_planner.requested(), self.config.latency, self.now(), shed)
         newer = self.tables.has_newer(self.active_queries.program) or self.resets.are_waiting
         due = newer or self.delivery.has_resumed or self.batch_planner.is_due(self.before)
         if not (chosen or also_empty or due):
@@ -223,7 +224,7 @@ class Loop:
             ages, oldest = ages_of_inputs(chosen, plan.now), oldest_age(chosen, plan.now)
             blocked = tuple(sorted({*self.intake.blocked.names(), *self.intake.left_out(chosen)}))
             plan = replace(plan, cursors=self.intake.states(), ages=ages, oldest_age=oldest, blocked=blocked)
-            plan = self.tables.planned(plan, self.batch_planner, self.before)
+            plan = self.tables.planned(replace(plan, shed=self.intake.kept), self.batch_planner, self.before)
             target = min(self.batch_planner.targets().values(), default=None)
             plan = self.scaling.planned(plan, self.history.last, self.config.partitions, target)
             self.log.write_plan(plan)

@@ -59,6 +59,7 @@ class LoadScale:
 
     def __init__(self, least: int = 1, most: int | None = None) -> None:
         self._least, self._most = least, most
+        self.may_grow = True  # whether more tasks are possible and would help, as far as is known
         self._batches: deque[_Seen] = deque(maxlen=10_000)
         self._number = -1  # the last batch that was seen
         self._changed, self._idle = float("-inf"), IDLE
@@ -67,6 +68,7 @@ class LoadScale:
     def next_scaling(self, seen: TaskLoad) -> Scaling | None:
         """What changes with the next batch; None if nothing does."""
         self._look(seen)
+        self.may_grow = self._helps(seen)
         scaling = self._into_bounds(seen) or self._more(seen) or self._fewer(seen)
         if scaling is not None:
             self._learn(seen, scaling)
@@ -96,6 +98,13 @@ class LoadScale:
     def _limit(self, seen: TaskLoad) -> int:
         """No more tasks than there is room for, and than there are partitions: a further one would have none."""
         return max(1, min(self._most or seen.room, seen.room, seen.partitions))
+
+    def _helps(self, seen: TaskLoad) -> bool:
+        """Whether there can be more tasks, and tasks are what batches wait for; they are until that is known."""
+        late = list(self._batches)[-BATCHES:]
+        return self._limit(seen) > seen.wanted and (
+            len(late) < BATCHES or max(one.busiest for one in late) >= BUSY
+        )
 
     def _into_bounds(self, seen: TaskLoad) -> Scaling | None:
         """Have at least, and at most, as many tasks as the user says."""

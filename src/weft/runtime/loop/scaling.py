@@ -86,9 +86,15 @@ class Scaler(Protocol):
     def next_scaling(self, seen: TaskLoad) -> Scaling | None:
         """What changes with the next batch; None if nothing does."""
 
+    @property
+    def may_grow(self) -> bool:
+        """Whether there may be more tasks, as far as is known, and they would help."""
+
 
 class FixedScale:
     """Nothing changes but by hand."""
+
+    may_grow = False
 
     def next_scaling(self, seen: TaskLoad) -> Scaling | None:  # noqa: ARG002
         """No change."""
@@ -112,6 +118,11 @@ class TaskScaling:
     def wanted(self) -> int:
         """How many tasks there are to be; there may be fewer while there is no room for more."""
         return self._wanted or self._executor.tasks
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether there may be more tasks by themselves, so that nothing need be shed yet."""
+        return self._scaler.may_grow
 
     def ask(self, tasks: int) -> None:
         """Have so many tasks from the next batch on; of several requests before a batch, the last one counts."""

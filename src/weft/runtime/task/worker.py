@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import gc
 import itertools
+import json
+import zlib
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
@@ -33,7 +35,7 @@ from weft.errors import SourceError, WeftError
 from weft.kernels.ages import Classes
 from weft.kernels.expr.user_functions import calling
 from weft.logical.codec import decode
-from weft.ports.source import Part
+from weft.ports.source import Part, PartRows
 from weft.runtime.hop.admission import admit, numbered, route_input, route_stored
 from weft.runtime.hop.outcome import Outcome
 from weft.runtime.output.outlet import TaskOutlet, failures
@@ -121,12 +123,13 @@ class _Reading:
             except SourceError as error:
                 error.stream = stream
                 raise
+            rows, shed = shed_rows(part, rows, self.job.plan.shed.get(stream, 1.0))
             tables.setdefault(stream, []).append(rows.batch)
             if self.job.plan.ages.get(stream, ZERO) is None:
                 ages.setdefault(stream, []).append(ages_of_rows(part, rows, self.job.plan.now))
             set_aside = sum(1 + bad.more for bad in rows.bad)
             newest = _newest(rows.batch, event_time)
-            self.parts.append(PartRead(stream, rows.batch.num_rows, set_aside, newest, part.place))
+            self.parts.append(PartRead(stream, rows.batch.num_rows, set_aside, newest, part.place, shed))
             self.bad += [bad.to_json().encode(errors="surrogatepass") for bad in rows.bad]
         for stream, batches in tables.items():
             table = pa.Table.from_batches(batches)
@@ -183,6 +186,23 @@ class _Reading:
         known = self.job.before.dealt
         stores = [store.identity for store in program.stores.values()]
         return {store: self.task + known.get(store, {}).get(str(self.task), 0) for store in stores}
+
+
+def shed_rows(part: Part, rows: PartRows, kept: float) -> tuple[PartRows, int]:
+    """A part's rows without those that are shed, and how many these are.
+
+    Which ones depends on the part and on their places in it alone, so another attempt sheds the same.
+    """
+    count = rows.batch.num_rows
+    if kept >= 1 or not count:
+        return rows, 0
+    seed = zlib.crc32(json.dumps(part.what, sort_keys=True).encode())
+    mixed = (np.arange(count, dtype=np.uint64) + np.uint64(seed)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9)
+    chosen = (mixed >> np.uint64(32)) < np.uint64(kept * 2**32)
+    arrived = rows.arrived if rows.arrived is None else rows.arrived[chosen]
+    batch = rows.batch.filter(pa.array(chosen))
+    return PartRows(batch, rows.bad, arrived), count - batch.num_rows
 
 
 def _newest(batch: pa.RecordBatch, event_time: str | None) -> int | None:

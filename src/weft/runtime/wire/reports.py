@@ -51,13 +51,17 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class PartRead:
-    """A part of a stream was read: good records, those set aside, the last event time of the good ones, and where."""
+    """A part of a stream was read: good records, those set aside, the last event time of the good ones, and where.
+
+    So many good ones were ``shed``, and are not among the ``rows``.
+    """
 
     stream: str
     rows: int
     malformed: int
     newest: int | None = None
     place: str = ""
+    shed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ class StreamBody(BaseModel):
     late: Annotated[str, Field(max_length=100)] | None = None
     idle_after: Duration | None = None
     ahead: Duration | None = None
+    shed: Annotated[str, Field(max_length=100)] | None = None
 
     def stream(self) -> NewStream:
         """As the hub takes it."""

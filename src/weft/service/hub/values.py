@@ -259,6 +259,7 @@ class NewStream:
     late: str | None = None
     idle_after: str | None = None
     ahead: str | None = None
+    shed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 from weft.connectors.files.source import FilesSource
 from weft.connectors.generate.rate import RateSource
 from weft.errors import nearest
-from weft.logical.schema import LATE, Field, Schema
+from weft.logical.schema import LATE, SHED, Field, Schema
 from weft.service.pipeline.document import Node
 from weft.service.pipeline.sources import PipelineSource, read_source
 from weft.session.session import Session
@@ -24,12 +24,13 @@ from weft.stats.statistics import StreamStatistics
 __all__ = ["StreamEntry", "add_stream", "read_statistics"]
 
 _SCHEMA = 'as in schema: "vid long, ts timestamp"'
-_ENTRIES = ("schema", "event_time", "lateness", "late", "idle_after", "ahead", "source", "statistics")
+_ENTRIES = ("schema", "event_time", "lateness", "late", "idle_after", "ahead", "shed", "source", "statistics")
 _TIMES: dict[str, Callable[[Node], Any]] = {
     "event_time": lambda node: node.text("name a timestamp column"),
     "lateness": Node.duration,
     "late": lambda node: node.choice("way with late tuples", LATE),
     "idle_after": Node.duration,
+    "shed": lambda node: node.choice("way to shed", SHED),
     "ahead": lambda node: None if node.value == "none" else node.duration(),
 }
 

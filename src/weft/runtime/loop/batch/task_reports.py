@@ -6,6 +6,7 @@ failed in several tasks the first report counts; everything else does not depend
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
@@ -90,7 +91,7 @@ class InputRead:
     @property
     def seen(self) -> int:
         """How many records there were, good and bad."""
-        return sum(read.rows + read.malformed for read in self.reads)
+        return sum(read.rows + read.malformed + read.shed for read in self.reads)
 
     @property
     def set_aside(self) -> int:
@@ -98,11 +99,15 @@ class InputRead:
         return sum(read.malformed for read in self.reads)
 
     def metrics_of_inputs(self, graph: PhysicalGraph) -> dict[str, InputFigures]:
-        """What every input of a graph brought, with the records of its stream that could not be read."""
-        malformed = self.malformed
+        """What every input of a graph brought, with the records of its stream that were not or could not be read."""
+        malformed, shed = self.malformed, Counter[str]()
+        for read in self.reads:
+            shed[read.stream] += read.shed
         streams = {alias: graph.input(alias).stream.name for alias in graph.aliases}
         return {
-            alias: replace(self.inputs.get(alias, InputFigures()), malformed=malformed.get(stream, 0))
+            alias: replace(
+                self.inputs.get(alias, InputFigures()), malformed=malformed.get(stream, 0), shed=shed[stream]
+            )
             for alias, stream in streams.items()
         }
 

@@ -19,10 +19,11 @@ from dataclasses import dataclass, field
 from weft.ports.source import Offer, Part
 from weft.runtime.log.values import Inputs
 
-__all__ = ["StreamTimes", "Taken", "choose_parts"]
+__all__ = ["StreamTimes", "Taken", "choose_parts", "kept_parts"]
 
 Taken = dict[str, tuple[Part, ...]]
 
+LEAST = 0.01  # so much of a stream is read, however far it is behind: its watermark goes on
 RECENT = 0.3  # the part that the last batch has in what is known of how far a byte leads
 
 
@@ -110,6 +111,20 @@ def choose_parts(
         for name, part in queue.parts[:count]:
             found.setdefault(name, []).append(part)
     return {name: tuple(parts) for name, parts in found.items()}
+
+
+def kept_parts(taken: Taken, shed: Collection[str], wanted: int) -> dict[str, float]:
+    """The part of the rows, by stream to be shed, that leaves about so many bytes; empty if all can be read.
+
+    >>> kept_parts({"a": (Part({}, 300),), "b": (Part({}, 50),)}, ["a"], 200)
+    {'a': 0.5}
+    """
+    sizes = {name: sum(part.bytes for part in parts) for name, parts in taken.items()}
+    sheddable = sum(size for name, size in sizes.items() if name in shed)
+    room = wanted - (sum(sizes.values()) - sheddable)
+    if room >= sheddable:
+        return {}
+    return {name: max(LEAST, round(room / sheddable, 4)) for name in sorted(sizes) if name in shed}
 
 
 def _bytes(parts: Iterable[tuple[str, Part]]) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import is_not
 from typing import Any
@@ -20,7 +20,7 @@ from weft.runtime.log.values import BatchPlan, Inputs
 from weft.runtime.loop.driver_order import ROW_BYTES
 from weft.runtime.loop.intake.batch_size import BatchSize
 from weft.runtime.loop.intake.blocked_streams import BlockedStreams
-from weft.runtime.loop.intake.choice import StreamTimes, Taken, choose_parts
+from weft.runtime.loop.intake.choice import StreamTimes, Taken, choose_parts, kept_parts
 from weft.runtime.model.watermarks import joined_streams
 from weft.runtime.observe.metrics import Backlog
 from weft.runtime.queries.request import QueryRequest, targets_of
@@ -34,9 +34,9 @@ class Intake:
 
     ``place`` gives the place of a stream's cursor, from its name and state. ``offers`` are those of the last look.
     ``taken`` counts the parts of each stream that were in batches since the start, and ``released`` those of them
-    whose batch is committed. ``sizes`` says how much a batch takes, and ``times`` how far streams have come. A stream
-    that cannot be read is ``blocked``, where ``may_block`` says that others go on
-    without it; ``last`` is the last batch whose parts were counted.
+    whose batch is committed. ``sizes`` says how much a batch takes, ``times`` how far streams have come, and ``kept``
+    which part of the rows of the next batch is read. A stream that cannot be read is ``blocked``, where ``may_block``
+    says that others go on without it; ``last`` is the last batch whose parts were counted.
     """
 
     place: Callable[[str, Mapping[str, Any]], CursorContext]
@@ -50,6 +50,7 @@ class Intake:
     taken: dict[str, int] = field(default_factory=dict, init=False)
     times: StreamTimes = field(default_factory=StreamTimes, init=False)
     sizes: BatchSize = field(init=False)
+    kept: Mapping[str, float] = field(default_factory=dict, init=False)
     released: dict[str, int] = field(default_factory=dict, init=False)
     _done: deque[BatchPlan] = field(
         default_factory=deque, init=False
@@ -109,15 +110,28 @@ class Intake:
                 if parts and name in self.cursors:
                     self.cursors[name].release(parts)
 
-    def chosen(self, requests: Mapping[str, QueryRequest], latency: float | None, now: int) -> Taken:
+    def chosen(
+        self,
+        requests: Mapping[str, QueryRequest],
+        latency: float | None,
+        now: int,
+        shed: Collection[str] = (),
+    ) -> Taken:
         """The parts that the next batch takes for some queries, of those that were offered, at a time in microseconds.
 
-        Results are wanted within the ``latency`` that is usual, or that queries say; None: as soon as it goes.
+        Results are wanted within the ``latency`` that is usual, or that queries say; None: as soon as it goes. Of the
+        streams in ``shed``, all is taken where that is late, and of their rows the part ``kept`` that can be in time.
         """
         target = min(targets_of(requests, latency).values(), default=None)
         waited = max((one.seconds for one in self.backlog({}, now).values()), default=0.0)
         wanted, turn = self.sizes.next_bytes(target, waited), self.last + 1
-        return choose_parts(self.offers, wanted, self.most_bytes, self._joined(requests), self.times, turn)
+        known, self.kept = (self._joined(requests), self.times, turn), {}
+        if shed and target is not None and waited > target:
+            taken = choose_parts(self.offers, self.most_bytes, self.most_bytes, *known)
+            self.kept = kept_parts(taken, shed, self.sizes.next_bytes(target, 0.0))
+            if self.kept:
+                return taken
+        return choose_parts(self.offers, wanted, self.most_bytes, *known)
 
     def _joined(self, requests: Mapping[str, QueryRequest]) -> list[list[str]]:
         """The streams with event time that queries join; worked out when these are others than before."""
@@ -137,7 +151,10 @@ class Intake:
         """Learn how long a batch took, and how far it has led: after it, the last times of streams are ``newest``."""
         inputs = {name: parts for name, parts in plan.inputs.items() if name in self.cursors}
         self.times.measured(inputs, newest)
-        self.sizes.measured(sum(part.bytes for parts in inputs.values() for part in parts), seconds)
+        sizes = {name: sum(part.bytes for part in parts) for name, parts in inputs.items()}
+        self.sizes.measured(
+            round(sum(plan.shed.get(name, 1.0) * size for name, size in sizes.items())), seconds
+        )
 
     def take(self, plan: BatchPlan) -> None:
         """Have the cursors never offer the parts in a plan again."""
