@@ -1,70 +1,109 @@
-"""Clauses that become joins give what DuckDB gives for the same text: the corpus, in random batches.
+"""Queries as people write them give the rows that a database gives: the corpus, in random batches.
 
-Every case of `clauses.test` is one query over a(k, x, y), b(k, z) and c(k, w), whose values are random, with NULLs.
+Its files are in the form of sqllogictest: statements that make tables, and queries with their rows, sorted
+(`tests.corpus.make`). Several queries run in a session together, over streams that bring the rows of the tables.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
 
 import weft
-from tests.shares import quick, seeds
+from tests.corpus.make import FILES, rows_of, written
+from tests.shares import current, quick
+from weft.connectors.formats.conform import weft_type
 from weft.testing import LocalRun
 
-QUERIES = [
-    block.split("\n", 1)[1].strip()
-    for block in (Path(__file__).parent / "clauses.test").read_text("utf-8").split("\n\n")
-    if block.startswith("query")
-]
-COLUMNS = {"a": "kxy", "b": "kz", "c": "kw"}
-ROWS = 12
-CASES = [(number, seed) for seed in seeds(4) for number in range(len(QUERIES))]
+FOLDER = Path(__file__).parent
+TOGETHER = 12  # queries in a session
+QUICK = 10  # sessions that `make test` runs
 
 
-@pytest.mark.parametrize("case", quick(CASES, len(QUERIES)))
-def test_clause(case: tuple[int, int]) -> None:
-    """A clause that people write would give other rows than a database gives."""
-    number, seed = case
-    rng = random.Random(1_000 * seed + number)
-    tables = {name: _table(rng, columns) for name, columns in COLUMNS.items()}
-    assert _rows(_answer(rng, QUERIES[number], tables)) == _rows(_expected(QUERIES[number], tables))
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A query of the corpus, and its rows."""
+
+    text: str
+    rows: tuple[str, ...]
 
 
-def _table(rng: random.Random, columns: str) -> pa.Table:
-    values = [[None if rng.random() < 0.15 else rng.randint(0, 4) for _ in range(ROWS)] for _ in columns]
-    return pa.table({name: pa.array(some, pa.int64()) for name, some in zip(columns, values, strict=True)})
+@cache
+def corpus(name: str) -> tuple[tuple[str, ...], tuple[Case, ...]]:
+    """The statements and the queries of a file."""
+    statements, cases = [], []
+    for block in (FOLDER / f"{name}.test").read_text("utf-8").split("\n\n"):
+        head, _, body = block.strip("\n").partition("\n")
+        if head.startswith("statement ok"):
+            statements.append(body)
+        elif head.startswith("query"):
+            text, _, rows = body.partition("\n----")
+            cases.append(Case(text, tuple(rows.split("\n")[1:])))
+    return tuple(statements), tuple(cases)
 
 
-def _rows(table: pa.Table) -> Counter[tuple[Any, ...]]:
-    return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
-
-
-def _expected(text: str, tables: dict[str, pa.Table]) -> pa.Table:
+@cache
+def tables_of(name: str) -> dict[str, pa.Table]:
+    """The tables that the statements of a file make."""
     with duckdb.connect() as connection:
-        for name, table in tables.items():
-            connection.register(name, table)
-        return connection.sql(text.replace("* EXCEPT", "* EXCLUDE")).to_arrow_table()
+        for statement in corpus(name)[0]:
+            connection.execute(statement)
+        names = [row[0] for row in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
+        return {one: connection.table(one).to_arrow_table() for one in names}
 
 
-def _answer(rng: random.Random, text: str, tables: dict[str, pa.Table]) -> pa.Table:
+def sessions() -> Iterator[tuple[str, int]]:
+    """The sessions of the corpus: a file, and the first of the queries that run together; the files by turns."""
+    groups = [[(name, first) for first in range(0, len(corpus(name)[1]), TOGETHER)] for name in FILES]
+    for turn in range(max(map(len, groups))):
+        yield from (group[turn] for group in groups if turn < len(group))
+
+
+@pytest.mark.parametrize("case", quick(sessions(), QUICK), ids=lambda case: f"{case[0]}-{case[1]}")
+def test_queries_give_what_a_database_gives(case: tuple[str, int]) -> None:
+    """A query that people write would be refused, or give other rows."""
+    name, first = case
+    cases = corpus(name)[1][first : first + TOGETHER]
+    rng = random.Random(f"{case} {current().seed}")
+    run = LocalRun(session_with(name, cases))
+    for batch in batches(rng, tables_of(name)):
+        run.batch(batch)
+    run.end()
+    for number, one in enumerate(cases):
+        found = run.results(f"q{number}")
+        assert rows_of(column.to_pylist() for column in found.columns) == list(one.rows), one.text
+
+
+def session_with(name: str, cases: tuple[Case, ...]) -> weft.Session:
+    """A session with a stream for each table, and queries that run together."""
     session = weft.Session()
-    for name, columns in COLUMNS.items():
-        schema = ", ".join(f"{column} BIGINT" for column in columns)
-        session.stream(name, weft.files("json", f"{name}/", schema=schema))
-    session.query(text, name="q", sink=weft.to_console())
-    run, given, results = LocalRun(session), dict.fromkeys(tables, 0), []
-    while any(count < ROWS for count in given.values()):
-        batch = {}
-        for name, table in tables.items():
-            size = rng.randint(0, 6)
-            batch[name] = table.slice(given[name], size)
-            given[name] += size
-        results.append(run.batch({name: some for name, some in batch.items() if some.num_rows})["q"])
-    return pa.concat_tables([*results, run.end()["q"]])
+    for stream, table in tables_of(name).items():
+        session.stream(
+            stream, ", ".join(f"{column.name} {weft_type(column.type)}" for column in table.schema)
+        )
+    for number, one in enumerate(cases):
+        session.query(one.text, name=f"q{number}", sink=weft.to_memory())
+    return session
+
+
+def batches(rng: random.Random, tables: dict[str, pa.Table]) -> Iterator[dict[str, pa.Table]]:
+    """The rows of tables in random portions; in a few batches, or in many."""
+    most = rng.choice((2, 4, 9))
+    given = dict.fromkeys(tables, 0)
+    while any(given[name] < table.num_rows for name, table in tables.items()):
+        portion = {name: table.slice(given[name], rng.randint(0, most)) for name, table in tables.items()}
+        given = {name: given[name] + portion[name].num_rows for name in tables}
+        yield {name: some for name, some in portion.items() if some.num_rows}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_corpus_is_what_its_templates_make(name: str) -> None:
+    """Somebody would change a row by hand, and what the corpus says would no longer be what a database says."""
+    assert (FOLDER / f"{name}.test").read_text("utf-8") == written(name)

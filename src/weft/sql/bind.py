@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from weft.errors import QueryError, SqlError
 from weft.logical.catalog import Catalog
-from weft.logical.expr.expression import BOOLEAN, Column, Expr, Literal, all_of
+from weft.logical.expr.expression import BOOLEAN, Column, Expr, Literal, aliases, all_of
 from weft.logical.expr.user_functions import UserFunction
 from weft.logical.nested.flatten import Note, flatten
 from weft.logical.outer.outer import Side, always, visible
@@ -340,8 +340,13 @@ class _Joins:
                 f"{join.kind.upper()} JOIN LATERAL cannot be: its rows depend on those to its left",
                 "write JOIN LATERAL or LEFT JOIN LATERAL",
             )
+        ends = [side.every[place].alias for side, place in ((left, -1), (right, 0)) if side.every]
+        if any(
+            not aliases(term) and term != _TRUE for term in on
+        ):  # if it is never true, there are no pairs at all
+            both = replace(both, crosses=(*both.crosses, frozenset(ends)))
+            left = replace(left, crosses=both.crosses)
         if join.kind == "cross":
-            ends = [side.every[place].alias for side, place in ((left, -1), (right, 0)) if side.every]
             crosses = (*both.crosses, frozenset(ends))
             return replace(
                 self._paired(left, right, "inner", right.pool if self.is_tree else ()), crosses=crosses
