@@ -118,7 +118,7 @@ def _session(task: GroupsTask, incoming: Path) -> weft.Session:
         checkpoint=str(Path(task.work, "checkpoint")),
         master=f"local[{task.cores}]",
         statistics=weft.Statistics(dict.fromkeys(task.streams, known)),
-        options=weft.Options(partitions=task.cores),
+        options=weft.Options(partitions=task.cores, group=task.contender != "none"),
         adapt="auto" if task.contender == "revised" else "off",
         adaptation=weft.Adaptation(epoch_batches=task.epoch, epoch_seconds=0.0),
     )
@@ -130,14 +130,13 @@ def _session(task: GroupsTask, incoming: Path) -> weft.Session:
 
 @contextmanager
 def _grouped(task: GroupsTask) -> Iterator[None]:
-    """Let the planner form the groups of a contender: those it forms by itself, or those it is told."""
-    if task.contender in ("placed", "revised"):
+    """Let the planner form its groups by itself, or those that it is told; no user can tell them, so it is patched."""
+    if task.contender != "known":
         yield
         return
-    told = task.groups if task.contender == "known" else {}
 
     def groups(queries: Mapping[str, object], *_: object, **__: object) -> dict[str, str]:
-        return {name: told.get(name, "") for name in queries}
+        return {name: task.groups.get(name, "") for name in queries}
 
     with (
         mock.patch("weft.adapting.planner.assigned_groups", groups),

@@ -32,6 +32,7 @@ from weft.optimizer.adaptation import (
     Adaptation,
     HeavyValueWatch,
     Hysteresis,
+    LastingGain,
     Prospect,
     Verdict,
     is_alike,
@@ -105,6 +106,7 @@ class AdaptivePlan:
         self._method, self._adaptation, self._always = method, adaptation, always
         self.heavy = HeavyValueWatch()
         self._hysteresis = Hysteresis()
+        self._lasting = LastingGain()
         self._epoch = (0, time.monotonic())  # the first batch of the epoch, and when it began
         self._changed = time.monotonic()  # when queries began or stopped, and no search has been made since
         self._planned_for: Statistics | None = None
@@ -138,6 +140,7 @@ class AdaptivePlan:
         ):  # while queries come and go every moment, a plan is looked for all the same
             self._changed = time.monotonic()
         self._cause, self._pending, self.expected = QUERIES, None, None
+        self._lasting.ends()
         self._finder.take()  # a plan for the queries that ran before is of no use
 
     def next_plan(self, situation: Situation) -> Adopted | None:
@@ -190,7 +193,7 @@ class AdaptivePlan:
     def _is_worth_a_search(self, statistics: Statistics) -> bool:
         """Whether the statistics differ enough from those of the last search, for what that took."""
         changed = math.inf if self._planned_for is None else drift(self._planned_for, statistics)
-        if changed < DRIFT and not self._hysteresis.better:
+        if changed < DRIFT and not self._hysteresis.better and self._lasting.since is None:
             self._hysteresis.stays()
             return False
         # Where data flips, no search finds a plan that stays better.
@@ -224,6 +227,7 @@ class AdaptivePlan:
             return None  # queries have changed since
         if is_alike(proposal.plan, running):
             self._hysteresis.stays()
+            self._lasting.ends()
             return None
         if proposal.cause == HEAVY:
             if scattered_values(proposal.plan) == scattered_values(running):
@@ -238,19 +242,26 @@ class AdaptivePlan:
         sources = {read.store for read in decision.migration.reads}
         size = sum(situation.before.bytes_of(store) for store in sources)
         needed = decision.migration.is_needed
-        horizon = self._adaptation.horizon
+        horizon, now = self._adaptation.horizon, _stream_seconds(situation.history)
+        windows = horizon.total_seconds() if horizon else horizon_of(proposal.plan, self._horizon)
+        counted = windows if horizon else self._lasting.horizon(now, windows)
         prospect = Prospect(
             proposal.gain,
             work_rate(situation.history),
-            horizon.total_seconds() if horizon else horizon_of(proposal.plan, self._horizon),
+            counted,
             size / self._speed + SETUP if needed else None,
             proposal.extra if needed else None,
+            windows=windows,
+            lasted=counted > windows,
         )
         judged = judge(prospect, self._adaptation, always=forced)
         if judged.way is None and proposal.same_stores is not None:
+            self._lasting.goes_on(now)
             return self._change(situation, over_same_stores(proposal), verdict, forced=forced)
         if judged.way is None:
             self._hysteresis.stays()
+            if prospect.gain >= self._adaptation.threshold:
+                self._lasting.goes_on(now)
             _LOG.debug("the plan stays: %s", judged.reason)
             return None
         if not forced and not self._hysteresis.allows():
@@ -284,6 +295,8 @@ class AdaptivePlan:
             self._pending = _Pending(change, self._work_before(situation))
             self._bytes = size if prospect.pause is not None else 0
         self._fruitless = 0
+        if verdict.way != AT_ONCE:
+            self._lasting.ends()
         if active.plan is not None:
             self._hysteresis.changed(active.plan.without_filling(), proposal.plan)
         self._note(change)
@@ -351,6 +364,14 @@ class SettledPlan(StaticPlan):
 
 
 RECENT = 32  # the work is that of so many batches
+
+
+def _stream_seconds(history: History) -> float:
+    """How far the streams are, in seconds: by the watermarks after the last batch, else by when that began."""
+    last = history.last
+    if last is None:
+        return 0.0
+    return max(last.watermarks.values()) / 1e6 if last.watermarks else last.started
 
 
 def work_rate(history: History) -> float:

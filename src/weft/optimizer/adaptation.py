@@ -30,6 +30,7 @@ __all__ = [
     "Adaptation",
     "HeavyValueWatch",
     "Hysteresis",
+    "LastingGain",
     "Prospect",
     "Verdict",
     "is_alike",
@@ -106,7 +107,9 @@ class Prospect:
     ``gain`` is the part of the work that the new plan saves, and ``work`` how many seconds of work there are now per
     second of stream. The saving counts for ``horizon`` seconds of stream. ``pause`` is how many seconds it takes to lay
     out stores anew, None if that is not needed. ``extra`` is how much work filling side by side adds, as a part of that
-    which there is now; None if new stores would never have all they need.
+    which there is now; None if new stores would never have all they need. Filling takes until the ``windows`` have
+    passed, in seconds of stream; None: as long as the horizon. ``lasted`` says that the horizon is longer than that,
+    because the gain has lasted for so long already.
     """
 
     gain: float
@@ -114,6 +117,15 @@ class Prospect:
     horizon: float
     pause: float | None = None
     extra: float | None = None
+    windows: float | None = None
+    lasted: bool = False
+
+    @property
+    def filling(self) -> float | None:
+        """The seconds that it takes to fill stores side by side; None if that cannot be done."""
+        if self.extra is None:
+            return None
+        return max(0.0, self.extra) * self.work * (self.horizon if self.windows is None else self.windows)
 
     @property
     def saving(self) -> float:
@@ -136,8 +148,9 @@ def judge(prospect: Prospect, adaptation: Adaptation, *, always: bool = False) -
         return Verdict(None, f"{gain}, below the threshold of {adaptation.threshold:.0%}")
     if prospect.pause is None:
         return Verdict(AT_ONCE, f"{gain}, over the same stores")
-    filling = None if prospect.extra is None else max(0.0, prospect.extra) * prospect.work * prospect.horizon
+    filling = prospect.filling
     span = "by the time the windows have passed" if adaptation.horizon is None else f"in {adaptation.horizon}"
+    span = f"in {prospect.horizon:.0f} s, for which the gain has lasted" if prospect.lasted else span
     saved = f"{gain}: {prospect.saving:.2f} s saved {span}"
     eager = Verdict(EAGER, f"{saved}, {prospect.pause:.2f} s to lay out stores anew")
     side = Verdict(SIDE_BY_SIDE, f"{saved}, {filling or 0.0:.2f} s to fill stores side by side")
@@ -155,6 +168,33 @@ def judge(prospect: Prospect, adaptation: Adaptation, *, always: bool = False) -
     if filling is None and prospect.saving > prospect.pause:
         return eager
     return Verdict(None, f"{eager.reason}: not worth it")
+
+
+@dataclass
+class LastingGain:
+    """Since when a better plan has been known that would not have paid for itself, in seconds of stream.
+
+    A gain that has lasted for some time is expected to last for as long again. So where data drifts slowly, a plan that
+    takes longer to pay than the windows are long is taken in the end; where data flips, no gain lasts.
+    """
+
+    since: float | None = None
+
+    def horizon(self, now: float, windows: float) -> float:
+        """For how many seconds of stream a saving counts: until the windows have passed, or as long as it has lasted.
+
+        >>> LastingGain(since=100.0).horizon(now=130.0, windows=5.0), LastingGain().horizon(130.0, windows=5.0)
+        (30.0, 5.0)
+        """
+        return windows if self.since is None else max(windows, now - self.since)
+
+    def goes_on(self, now: float) -> None:
+        """Note that a better plan is known, and is not worth its change yet."""
+        self.since = now if self.since is None else self.since
+
+    def ends(self) -> None:
+        """Note that no better plan is known, or that it was taken."""
+        self.since = None
 
 
 @dataclass

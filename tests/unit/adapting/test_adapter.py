@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -327,3 +327,47 @@ class TestObserving:
         world.adapter._bytes = 1_000_000
         world.adapter.migrated(1.0)
         assert world.adapter._speed < before
+
+
+class TestLastingGains:
+    """A plan that does not pay by the time the windows have passed, in data that stays as it is."""
+
+    # Filling is dearer than what is saved meanwhile.
+    CHANGES: ClassVar[dict[str, Any]] = {
+        "cost_now": 1.0,
+        "cost_then": 0.8,
+        "beside": 1.5,
+        "same_stores": None,
+    }
+
+    def test_a_gain_that_lasts_pays_in_the_end(self) -> None:
+        """As long as it has lasted, it is expected to last again: data that drifts is followed, if late."""
+        world = World(migrate="side by side")
+        for _ in range(4):
+            world.step()
+        assert world.offered(**self.CHANGES) is None
+        taken = [world.offered(**self.CHANGES) is not None for _ in range(60)]
+        assert any(taken)
+        assert taken.index(True) > 5
+        assert any("for which the gain has lasted" in change.reason for change in world.adapter.changes)
+
+    def test_a_gain_that_comes_and_goes_does_not(self) -> None:
+        """Where data flips, no change would ever have paid."""
+        world = World(migrate="side by side")
+        for _ in range(4):
+            world.step()
+        for number in range(60):
+            world.finder.found = None
+            found = world.offered(**self.CHANGES) if number % 4 else world.offered(plan=OLD)
+            assert found is None
+
+    def test_plans_are_looked_for_as_long_as_a_better_one_waits(self) -> None:
+        """Though nothing changes any more: only time decides whether it pays."""
+        world = World(migrate="side by side")
+        for _ in range(4):
+            world.step()
+        world.offered(**self.CHANGES)
+        before = len(world.finder.asked)
+        for _ in range(10):
+            world.step()
+        assert len(world.finder.asked) > before
