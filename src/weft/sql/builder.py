@@ -51,12 +51,17 @@ class Builder:
     conditions: tuple[Piece, ...] = ()
     crossed: bool = False
     more: tuple[Builder, ...] = ()  # branches of UNION ALL after this one
+    keys: tuple[Piece, ...] = ()
+    filters: tuple[Piece, ...] = ()  # conditions on groups
+    once: bool = False  # whether every row is wanted once
 
     def __repr__(self) -> str:
         items = ", ".join(item.value.source.text for item in self.items)
         where = " AND ".join(piece.source.text for piece in self.conditions)
         names = ", ".join(ref.called.text for relation in self.relations for ref in leaves(relation))
-        clauses = (("SELECT", items), ("FROM", names), ("WHERE", where))
+        by, having = (", ".join(piece.source.text for piece in some) for some in (self.keys, self.filters))
+        given = "SELECT DISTINCT" if self.once else "SELECT"
+        clauses = ((given, items), ("FROM", names), ("WHERE", where), ("GROUP BY", by), ("HAVING", having))
         return f"<Builder {' '.join(f'{word} {text}' for word, text in clauses if text)}>"
 
     def select(self, *items: str) -> Builder:
@@ -84,6 +89,18 @@ class Builder:
         return replace(
             self, conditions=(*self.conditions, *(_fragment("where", text) for text in conditions))
         )
+
+    def group_by(self, *keys: str) -> Builder:
+        """Give groups of the rows with the same keys: expressions, or a window, as in ``window(ts, '10 minutes')``."""
+        return replace(self, keys=(*self.keys, *(_fragment("group_by", text) for text in keys)))
+
+    def having(self, *conditions: str) -> Builder:
+        """Keep only groups that fulfil these conditions too."""
+        return replace(self, filters=(*self.filters, *(_fragment("having", text) for text in conditions)))
+
+    def distinct(self) -> Builder:
+        """Give every row once."""
+        return replace(self, once=True)
 
     def join(
         self,
@@ -122,7 +139,15 @@ class Builder:
         """The calls so far, as SQL would say them."""
         texts = ", ".join(item.value.source.text for item in self.items)
         return Statement(
-            self.items, self.relations, self.conditions, SqlText(texts), self.crossed, "call .cross()"
+            self.items,
+            self.relations,
+            self.conditions,
+            SqlText(texts),
+            self.crossed,
+            "call .cross()",
+            group=self.keys,
+            having=self.filters,
+            distinct=self.once,
         )
 
     def build(self, catalog: Catalog, limits: Limits = DEFAULT_LIMITS) -> Query:
@@ -190,7 +215,8 @@ def _branches(builder: Builder) -> tuple[Statement, ...]:
 def _nested(inner: Builder, alias: str | None, window: WindowLike | None) -> Relation:
     if inner.items:
         return _sub_select(inner, alias, window)
-    if inner.conditions or inner.crossed or len(inner.relations) != 1:
+    grouped = inner.keys or inner.filters or inner.once
+    if inner.conditions or inner.crossed or grouped or len(inner.relations) != 1:
         raise QueryError(
             "only from_ and join can be joined as one", hint="select makes it a query of its own"
         )

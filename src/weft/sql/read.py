@@ -132,7 +132,7 @@ class _SelectReader:
             refuse_arguments(self.source, distinct)
         return {
             "group": tuple(map(self.piece, group.expressions)) if group is not None else (),
-            "having": self.piece(having.this) if having is not None else None,
+            "having": (self.piece(having.this),) if having is not None else (),
             "distinct": distinct is not None,
         }
 

@@ -136,7 +136,7 @@ class Statement:
     crossing: str = CROSS_JOIN
     plain: bool = False
     group: tuple[Piece, ...] = ()
-    having: Piece | None = None
+    having: tuple[Piece, ...] = ()
     distinct: bool = False
 
     @classmethod

@@ -105,6 +105,21 @@ def test_spellings_are_one_query(one: str, other: str) -> None:
     assert parse_query(str(query), CATALOG) == query
 
 
+def test_the_builder_says_the_same() -> None:
+    """What SQL can say of groups could not be built."""
+    built = (
+        weft.select("a.k", "count(*) AS n").from_("a").group_by("a.k").having("count(*) > 1", "max(x) > 2")
+    )
+    text = "SELECT a.k, count(*) AS n FROM a GROUP BY a.k HAVING count(*) > 1 AND max(x) > 2"
+    assert built.build(CATALOG) == parse_query(text, CATALOG)
+    assert (
+        repr(built)
+        == "<Builder SELECT a.k, count(*) AS n FROM a GROUP BY a.k HAVING count(*) > 1, max(x) > 2>"
+    )
+    once = weft.select("a.k").from_("a").distinct()
+    assert once.build(CATALOG) == parse_query("SELECT DISTINCT a.k FROM a", CATALOG)
+
+
 def test_when_groups_are_complete_is_inferred() -> None:
     """A group would leave while rows of it can still come, or never."""
     window = "GROUP BY window({}, '10 minutes')"

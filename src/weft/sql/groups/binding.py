@@ -49,7 +49,7 @@ _MOST = 400  # hashes of an estimate: about 5 % off, as Spark's default
 
 def is_grouped(statement: Statement) -> bool:
     """Whether a SELECT gives groups: it says so, or it has an aggregate."""
-    if statement.group or statement.having is not None or statement.distinct:
+    if statement.group or statement.having or statement.distinct:
         return True
     return any(_has_aggregate(item.value.node) for item in statement.items)
 
@@ -217,9 +217,10 @@ class GroupBinder:
     def finish(self, outputs: Sequence[Output], statement: Statement) -> Grouped:
         """The columns of the join and the grouping, for bound outputs and HAVING."""
         having = None
-        if statement.having is not None:
+        if statement.having:
             scope = replace(self.scope, groups=self)
-            having = self._over_groups(all_of(bind_conditions(statement.having, scope, "HAVING")))
+            terms = [term for one in statement.having for term in bind_conditions(one, scope, "HAVING")]
+            having = self._over_groups(all_of(terms))
         if statement.distinct:
             return self._distinct(outputs, statement)
         shown = tuple(Output(one.name, self._over_groups(one.expr)) for one in outputs)
@@ -238,7 +239,7 @@ class GroupBinder:
         return Grouped(tuple(Output(name, expr) for name, expr in projection.items()), grouping)
 
     def _distinct(self, outputs: Sequence[Output], statement: Statement) -> Grouped:
-        if self.keys or self._aggregates or self.window is not None or statement.having is not None:
+        if self.keys or self._aggregates or self.window is not None or statement.having:
             raise statement.source.error(
                 statement.source.whole,
                 "DISTINCT of groups is not supported",
