@@ -28,6 +28,7 @@ from weft.sql.inputs import (
     BoundInput,
     InputBinder,
     check_crosses,
+    check_lateral,
     check_tables,
     check_terms,
     check_times,
@@ -334,12 +335,8 @@ class _Joins:
         if join.as_of is not None:
             versions = right.every[0]
             on += (not_after(versions, join.as_of, self._scope(left)),)
-        if lateral and join.kind not in ("inner", "cross", "left"):
-            (ref, *_) = leaves(join.right)
-            raise ref.called.error(
-                f"{join.kind.upper()} JOIN LATERAL cannot be: its rows depend on those to its left",
-                "write JOIN LATERAL or LEFT JOIN LATERAL",
-            )
+        if lateral:
+            check_lateral(join)
         ends = [side.every[place].alias for side, place in ((left, -1), (right, 0)) if side.every]
         if any(
             not aliases(term) and term != _TRUE for term in on

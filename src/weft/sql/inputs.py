@@ -26,12 +26,13 @@ from weft.logical.schema import Stream
 from weft.sql.expressions import bind_expression
 from weft.sql.scope import Named, Scope, called
 from weft.sql.source import Piece
-from weft.sql.statement import CROSS_JOIN, InputRef, Name, SelectRef, Statement, StreamRef, leaves
+from weft.sql.statement import CROSS_JOIN, InputRef, JoinRef, Name, SelectRef, Statement, StreamRef, leaves
 
 __all__ = [
     "BoundInput",
     "InputBinder",
     "check_crosses",
+    "check_lateral",
     "check_tables",
     "check_terms",
     "check_times",
@@ -192,6 +193,16 @@ def check_tables(statement: Statement, query: Query, inputs: Mapping[InputRef, B
     if named:
         raise named[0].error(misplaced.message, misplaced.hint)
     raise statement.source.error(statement.source.whole, misplaced.message, misplaced.hint)
+
+
+def check_lateral(join: JoinRef) -> None:
+    """Refuse a join that keeps rows of a lateral sub-select which no row to its left has."""
+    if join.kind not in ("inner", "cross", "left"):
+        (ref, *_) = leaves(join.right)
+        raise ref.called.error(
+            f"{join.kind.upper()} JOIN LATERAL cannot be: its rows depend on those to its left",
+            "write JOIN LATERAL or LEFT JOIN LATERAL",
+        )
 
 
 def not_after(versions: Input, asked: Piece, scope: Scope) -> Expr:

@@ -344,9 +344,24 @@ def _check_neighbours(source: SqlText) -> None:
         kind, then = kinds[index + 1 : index + 3]
         loose = kind in _SHUT or (kind is TokenType.DOT and then is not TokenType.NUMBER)
         if token.token_type in _OPEN and loose:
-            raise source.error(_at(token), f"something is missing after {token.text}")
+            raise source.error(
+                _at(token), f"something is missing after {token.text}", _as_name(source, index)
+            )
         if token.token_type is TokenType.L_PAREN and kind is TokenType.COMMA:
             raise source.error(_at(token), "something is missing after (")
+
+
+def _as_name(source: SqlText, index: int) -> str | None:
+    """What to write if a word that begins or ends a clause is meant as a name; None if it can hardly be."""
+    before = source.tokens[index - 1].token_type if index else None
+    after, word = [token.token_type for token in source.tokens[index + 1 : index + 3]], None
+    if before in (TokenType.DOT, TokenType.ALIAS, TokenType.SELECT, TokenType.COMMA):
+        word = source.tokens[index].text
+    elif len(after) == 2 and after[1] in (TokenType.FROM, TokenType.COMMA, TokenType.EQ):
+        word = source.tokens[index + 1].text
+    if word is None or not word.isidentifier():
+        return None
+    return f"if {word} is the name of a column, write `{word}`"
 
 
 def _check_joins(source: SqlText) -> None:

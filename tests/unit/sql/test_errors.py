@@ -8,7 +8,9 @@ import pytest
 from tests.unit.sql.samples import CATALOG
 
 from weft.errors import SqlError
+from weft.logical.catalog import Catalog
 from weft.logical.expr.functions import similar_functions
+from weft.logical.schema import Schema, Stream
 from weft.sql.bind import parse_query
 from weft.sql.builder import select
 
@@ -601,3 +603,34 @@ def test_too_deep() -> None:
     assert "nested more than 100 deep" in refusal(f"SELECT {' + '.join(['vid'] * 150)} FROM videos")
     joins = " ".join(f"JOIN views w{i}" for i in range(50))
     assert "more than 8 JOINs without ON" in refusal(f"SELECT 1 FROM videos v {joins}")
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("SELECT b.{} FROM b", "select"),
+        ("SELECT {} FROM b", "from"),
+        ("SELECT {} FROM b", "end"),
+        ("SELECT b.k, {} FROM b", "where"),
+        ("SELECT b.k AS {} FROM b", "from"),
+        ("SELECT b.k FROM b WHERE {} = 1", "from"),
+    ],
+)
+def test_a_reserved_word_as_a_name_is_to_be_quoted(text: str, word: str) -> None:
+    """Whose column is called as a word of SQL would have to guess how to name it."""
+    columns = "k long, select long, from long, end long, where long"
+    catalog = Catalog((Stream("b", Schema.parse(columns)),))
+    with pytest.raises(SqlError) as caught:
+        parse_query(text.format(word), catalog)
+    assert caught.value.hint == f"if {word} is the name of a column, write `{word}`"
+    parse_query(text.format(f"`{word}`"), catalog)
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT FROM b", "SELECT b.k FROM b WHERE", "SELECT b.k FROM b WHERE b.k ="]
+)
+def test_a_clause_that_lacks_something_is_taken_for_one(text: str) -> None:
+    """Who forgot something would be told to quote a word."""
+    with pytest.raises(SqlError, match="something is missing") as caught:
+        parse_query(text, CATALOG)
+    assert caught.value.hint is None
