@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,10 @@ from weft.bucket.bucket import Bucket, rows_with_key, words_of
 from weft.bucket.compiled import Array, compiled, frozen
 from weft.bucket.directory import HashSlots
 from weft.bucket.index import Index, Order
-from weft.bucket.memory import fresh
 from weft.bucket.words import Words
 from weft.errors import StateError
 
-__all__ = ["FORMAT", "decode", "encode", "read", "write"]
+__all__ = ["FORMAT", "EncodedBucket", "decode", "encode", "encode_in_pieces", "read", "write"]
 
 FORMAT = 1
 
@@ -40,28 +39,87 @@ _MAGIC = b"WEFTBKT\0"
 _HEAD = struct.Struct("<8sII")  # magic, version, padding
 _TAIL = struct.Struct("<QII8s")  # the footer's length and CRC, padding, magic
 _ALIGNMENT = 64
+_LARGE = 1 << 12  # bytes that are worth a piece of their own
 _ARRAYS = ("directory", "permutation", "tags", "words")
 
 
-def encode(bucket: Bucket) -> pa.Buffer:
-    """The bucket as bytes."""
-    arrays = [_arrays(index) for index in bucket.indexes]
-    room = pa.ipc.get_record_batch_size(bucket.batch) + bucket.batch.schema.serialize().size + 4096
-    room += sum(array.nbytes + 512 for parts in arrays for array in parts.values())
-    buffer = pa.py_buffer(fresh(-(-(room + 512 * len(arrays)) // 8), np.uint64))  # on 64 bytes, and recycled
-    sink = pa.FixedSizeBufferWriter(buffer)
+@dataclass(frozen=True, slots=True)
+class EncodedBucket:
+    """A bucket as bytes in pieces: its columns are where they were, so that writing them copies nothing first."""
+
+    pieces: tuple[memoryview, ...]
+    size: int
+
+
+def encode_in_pieces(bucket: Bucket) -> EncodedBucket:
+    """The bucket as bytes, to be written one piece after the other."""
+    sink, lanes = _Pieces(), _first_lanes()
     sink.write(_HEAD.pack(_MAGIC, FORMAT, 0).ljust(_ALIGNMENT, b"\0"))
-    with pa.ipc.new_stream(sink, bucket.batch.schema) as stream:
+    with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), bucket.batch.schema) as stream:
         stream.write_batch(bucket.batch)
-    places = [{name: _place(sink, array) for name, array in parts.items()} for parts in arrays]
+    places = [
+        {name: _place(sink, array) for name, array in _arrays(index).items()} for index in bucket.indexes
+    ]
     _pad(sink)
-    end = sink.tell()
-    body = np.frombuffer(buffer, np.uint64, end // 8)
-    text = json.dumps(_footer(bucket, places, int(checksum(frozen(body)))), separators=(",", ":")).encode()
-    sink.write(text + _TAIL.pack(len(text), zlib.crc32(text), 0, _MAGIC))
-    size = sink.tell()
-    sink.close()
-    return buffer.slice(0, size)
+    body, first = sink.take(), 0
+    for words in body:
+        _absorb(frozen(words), first, lanes)
+        first += words.size
+    check = int(_combined(np.uint64(first), lanes))
+    text = json.dumps(_footer(bucket, places, check), separators=(",", ":")).encode()
+    tail = text + _TAIL.pack(len(text), zlib.crc32(text), 0, _MAGIC)
+    pieces = (*(words.data.cast("B") for words in body), memoryview(tail))
+    return EncodedBucket(pieces, sink.tell() + len(tail))
+
+
+def encode(bucket: Bucket) -> pa.Buffer:
+    """The bucket as bytes in one buffer."""
+    return pa.py_buffer(b"".join(encode_in_pieces(bucket).pieces))
+
+
+class _Pieces:
+    """A file that keeps what is written to it, large buffers as they are, as arrays of 64-bit words.
+
+    Arrow writes columns as buffers, each of them where a word begins; what does not fill a word, and what is small, is
+    copied.
+    """
+
+    closed = False  # Arrow asks
+
+    def __init__(self) -> None:
+        self._words: list[Array] = []
+        self._small = bytearray()
+        self._size = 0
+
+    def write(self, data: Any) -> None:
+        view = memoryview(data).cast("B")
+        self._size += view.nbytes
+        if view.nbytes >= _LARGE and not len(self._small) % 8:
+            words = np.frombuffer(data, np.uint64, view.nbytes // 8)
+            if words.flags.aligned:
+                self._put_small()
+                self._words.append(words)
+                view = view[words.nbytes :]
+        self._small += view
+
+    def _put_small(self) -> None:
+        if self._small:
+            self._words.append(np.frombuffer(bytes(self._small), np.uint64))
+            self._small.clear()
+
+    def take(self) -> list[Array]:
+        """All that was written, which must be whole words."""
+        self._put_small()
+        return self._words
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing: what was written is still to be taken."""
 
 
 def decode(buffer: Any, *, verify: bool = True, name: str = "the bucket") -> Bucket:
@@ -83,12 +141,12 @@ def decode(buffer: Any, *, verify: bool = True, name: str = "the bucket") -> Buc
 
 def write(bucket: Bucket, path: Path) -> int:
     """Write the bucket to a file and return its size in bytes; nobody may read the file before this has returned."""
-    data = encode(bucket)
+    data = encode_in_pieces(bucket)
     with open(path, "wb", buffering=0) as file:
-        view = memoryview(data)
-        while view:
-            view = view[file.write(view) :]
-    return int(data.size)
+        for view in data.pieces:
+            while view:
+                view = view[file.write(view) :]
+    return data.size
 
 
 def read(path: Path, *, verify: bool = True) -> Bucket:
@@ -116,7 +174,7 @@ def _place(sink: Any, array: Array) -> list[Any]:
     """Write an array, and return its offset, its length and its type."""
     _pad(sink)
     offset = sink.tell()
-    sink.write(array.data)
+    sink.write(array)
     return [offset, array.size, array.dtype.str]
 
 
@@ -194,6 +252,38 @@ def _view(data: pa.Buffer, offset: int, size: int, dtype: str) -> Array:
 _LANES = 4
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _29 = np.uint64(29)
+
+
+def _first_lanes() -> NDArray[np.uint64]:
+    return np.arange(1, _LANES + 1).astype(np.uint64)
+
+
+@compiled
+def _absorb(words: NDArray[np.uint64], first: int, lanes: NDArray[np.uint64]) -> None:
+    """Take more words into the chains of a checksum; `first` words came before them."""
+    start = min(words.size, (_LANES - first) % _LANES)
+    whole = words.size - (words.size - start) % _LANES
+    for i in range(start):
+        lane = (first + i) % _LANES
+        lanes[lane] = (lanes[lane] ^ words[i]) * _FACTOR
+        lanes[lane] ^= lanes[lane] >> _29
+    for i in range(start, whole, _LANES):
+        for lane in range(_LANES):
+            lanes[lane] = (lanes[lane] ^ words[i + lane]) * _FACTOR
+            lanes[lane] ^= lanes[lane] >> _29
+    for i in range(whole, words.size):
+        lane = (first + i) % _LANES
+        lanes[lane] = (lanes[lane] ^ words[i]) * _FACTOR
+        lanes[lane] ^= lanes[lane] >> _29
+
+
+@compiled
+def _combined(size: np.uint64, lanes: NDArray[np.uint64]) -> Any:
+    """The checksum of so many words, a multiple of the lanes, by what their chains have become."""
+    total = size
+    for lane in range(_LANES):
+        total = ((total ^ lanes[lane]) * _FACTOR) ^ (lanes[lane] >> _29)
+    return total
 
 
 @compiled

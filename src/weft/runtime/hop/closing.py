@@ -164,23 +164,39 @@ class _Choice:
         return found
 
     def _sharing(self, keyed: Sequence[str], seeds: Mapping[str, Masks]) -> dict[str, Masks]:
-        """The tuples that share a key with one of the seeds, and the seeds whose key is NULL."""
-        values = [
-            taken(column(run.batch, self.held[alias].store.key), np.flatnonzero(mask).astype(np.int32))
-            for alias in keyed
-            for run, mask in zip(self.held[alias].runs, seeds[alias], strict=True)
-            if mask.any()
-        ]
-        keys = in_order([pa.concat_arrays(values)])
+        """The tuples that share a key with one of the seeds, and the seeds whose key is NULL.
+
+        Rows of the left input of a single join do not depend on each other, but on those of the right one: there,
+        seeds of the left input look for none of the left.
+        """
+        values = {alias: self._seed_keys(alias, seeds[alias]) for alias in keyed}
+        tree = self.plan.closing.tree
+        alone = tree.left if isinstance(tree.left, str) and isinstance(tree.right, str) else None
         found: dict[str, Masks] = {}
         for alias in keyed:
-            one, order = self.held[alias], by_hash(self.held[alias].store.key)
-            found[alias] = []
-            for run, mine, mask in zip(one.runs, one.mine, seeds[alias], strict=True):
-                near = mask.copy()
-                for _, rows in probe_portions(keys, run, order):
-                    near[rows] = True
-                found[alias].append(near & mine)
+            some = [one for other in keyed if not alias == other == alone for one in values[other]]
+            found[alias] = self._near(alias, seeds[alias], some)
+        return found
+
+    def _seed_keys(self, alias: str, seeds: Masks) -> list[Any]:
+        """The keys of the seeds of an input, run by run."""
+        one = self.held[alias]
+        return [
+            taken(column(run.batch, one.store.key), np.flatnonzero(mask).astype(np.int32))
+            for run, mask in zip(one.runs, seeds, strict=True)
+            if mask.any()
+        ]
+
+    def _near(self, alias: str, seeds: Masks, values: Sequence[Any]) -> Masks:
+        """The seeds of an input, and its tuples with one of these keys."""
+        one, order = self.held[alias], by_hash(self.held[alias].store.key)
+        keys = in_order([pa.concat_arrays(values)]) if values else None
+        found = []
+        for run, mine, mask in zip(one.runs, one.mine, seeds, strict=True):
+            near = mask.copy()
+            for _, rows in probe_portions(keys, run, order) if keys is not None else ():
+                near[rows] = True
+            found.append(near & mine)
         return found
 
 

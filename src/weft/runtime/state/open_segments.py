@@ -154,7 +154,7 @@ class OpenSegments:
 
     def packed(self, run: Bucket) -> Any:
         """A run as `write` takes it."""
-        return run if isinstance(self.storage, Memory) else codec.encode(run)
+        return run if isinstance(self.storage, Memory) else codec.encode_in_pieces(run)
 
     def length(self, packed: Any) -> int:
         """How many bytes a packed run has; in memory, where a segment is a list, it counts as one."""

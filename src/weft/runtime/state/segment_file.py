@@ -20,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from weft.bucket.codec import EncodedBucket
 from weft.errors import StateError
 from weft.runtime.state.partition_manifest import PartitionFile, PartitionManifest
 from weft.storage.storage import Memory, Storage, checkpoint_writes
@@ -47,7 +48,7 @@ _FLUSHES = 16  # files that are flushed at once, which a journal of a file syste
 def write_segment(
     storage: Storage, name: str, buckets: Sequence[Any], manifest: PartitionManifest | None = None
 ) -> PartitionFile:
-    """Write a segment; in memory, buckets are objects, else buffers, each of which takes `padded` bytes.
+    """Write a segment; in memory, buckets are objects, else encoded or buffers; each takes `padded` bytes.
 
     The file may not survive the death of the machine before `flush_segments` was called.
     """
@@ -58,7 +59,8 @@ def write_segment(
     checksum = zlib.crc32(text)
     pieces: list[Any] = []
     for bucket in buckets:
-        pieces += [bucket, bytes(padded(bucket.size) - bucket.size)]
+        whole = bucket.pieces if isinstance(bucket, EncodedBucket) else (bucket,)
+        pieces += [*whole, bytes(padded(bucket.size) - bucket.size)]
     pieces.append(text + _TAIL.pack(len(text), checksum, 0, _MAGIC))
     path = storage.path(f"{BUCKETS}/{name}")
     if path is None:
