@@ -26,7 +26,7 @@ from weft.bucket.index import by_hash
 from weft.bucket.memory import take
 from weft.kernels.expr.arrow import arrow_type
 from weft.kernels.expr.select import Columns, evaluate, holds
-from weft.kernels.outer.relation import AT_ONCE
+from weft.kernels.outer.relation import AT_ONCE, FURTHEST_APART
 from weft.kernels.outer.tree import JoinedRows, Relation, rows_of
 from weft.kernels.probe.equality import in_order, probe_portions
 from weft.kernels.query_sets.query_set import nonempty, only, sets_of
@@ -142,7 +142,8 @@ class _Choice:
     def _seeds(self, alias: str) -> Masks:
         """The tuples by which rows may leave in this batch: those whose wait for partners ends, and those it brought.
 
-        The latter are left out where probes find all rows that they make.
+        The latter are left out where probes find all rows that they make, and where they can only keep rows from
+        leaving: a row of a single anti join leaves when its wait ends, be it before it came.
         """
         one, probed = self.held[alias], self.plan.closing.walked and alias not in self.plan.completing
         if self.plan.is_table(alias):  # no row leaves because a table has become another
@@ -151,7 +152,7 @@ class _Choice:
         found = []
         for number, (run, mine) in enumerate(zip(one.runs, one.mine, strict=True)):
             if number >= one.old and not probed:
-                found.append(mine)
+                found.append(mine if self._lone_kind != "anti" else mine & self._too_late(alias, run))
                 continue
             seeds = np.zeros(mine.size, np.bool_)
             first, last = run.bounds.min_time, run.bounds.max_time
@@ -163,6 +164,22 @@ class _Choice:
             found.append(seeds & mine)
         return found
 
+    @property
+    def _lone_kind(self) -> str:
+        """The kind of the only join, if there is but one; else an empty text."""
+        tree = self.plan.closing.tree
+        return tree.kind if isinstance(tree.left, str) and isinstance(tree.right, str) else ""
+
+    def _too_late(self, alias: str, run: Bucket) -> Mask:
+        """Which tuples of a run waited for no partner when they came: their wait was over, or they need none."""
+        wait, times = self.plan.waits.get((0, alias)), self.held[alias].times(run)
+        if alias != self.plan.closing.tree.left or wait is None:
+            return np.zeros(times.size, np.bool_)
+        if wait < -FURTHEST_APART:
+            return np.ones(times.size, np.bool_)
+        late: Mask = times < self.clock.now - wait
+        return late
+
     def _sharing(self, keyed: Sequence[str], seeds: Mapping[str, Masks]) -> dict[str, Masks]:
         """The tuples that share a key with one of the seeds, and the seeds whose key is NULL.
 
@@ -170,8 +187,7 @@ class _Choice:
         seeds of the left input look for none of the left.
         """
         values = {alias: self._seed_keys(alias, seeds[alias]) for alias in keyed}
-        tree = self.plan.closing.tree
-        alone = tree.left if isinstance(tree.left, str) and isinstance(tree.right, str) else None
+        alone = self.plan.closing.tree.left if self._lone_kind else None
         found: dict[str, Masks] = {}
         for alias in keyed:
             some = [one for other in keyed if not alias == other == alone for one in values[other]]
