@@ -154,6 +154,9 @@ def sub_selects() -> Iterator[str]:
         yield f"SELECT a.k, CASE WHEN {test} THEN 'yes' ELSE a.s END AS t FROM a WHERE a.x > 0"
         yield f"SELECT a.x, c.w FROM a JOIN c ON a.k = c.k WHERE {test}"
         yield f"SELECT a.x, c.w FROM a LEFT JOIN c ON a.k = c.k WHERE {test}"
+    for value in ("a.x + 1", "a.x WHERE a.y > 1", "coalesce(a.x, a.y) WHERE a.s = 'p' OR a.y IS NULL"):
+        yield f"SELECT a.k, (SELECT {value}) AS v FROM a"
+        yield f"SELECT a.k, b.z FROM a LEFT JOIN b ON a.k = b.k WHERE (SELECT {value}) > 1"
     nested = "EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND {} (SELECT 1 FROM c WHERE c.k = b.z))"
     for outer, word in product(("", "NOT "), ("EXISTS", "NOT EXISTS")):
         yield f"SELECT a.x FROM a WHERE {outer}{nested.format(word)}"

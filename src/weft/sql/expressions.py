@@ -279,6 +279,12 @@ class _Binder:
         refuse_arguments(self.source, node, "this")
         return self.sub_selects(node).exists(self.branches(node.this), self.scope)
 
+    def scalar(self, node: exp.Query, _: int) -> Expr:
+        found = self.sub_selects(node).value(self.branches(node), self.scope)
+        if found is None:
+            raise unsupported(self.source, node)
+        return found
+
     def sub_selects(self, node: exp.Expr) -> SubSelects:
         """What takes the sub-selects of this expression; they are refused where nothing does."""
         if self.scope.sub_selects is None:
@@ -433,6 +439,7 @@ _HANDLERS: dict[type[exp.Expr], _Handler] = {
     exp.Interval: _Binder.interval,
     exp.Extract: _Binder.extract,
     exp.Anonymous: _Binder.function,
+    **dict.fromkeys((exp.Subquery, exp.Select), _Binder.scalar),
     exp.Dot: _Binder.dot,
     exp.Bracket: _Binder.item,
     exp.Filter: _Binder.filtered,

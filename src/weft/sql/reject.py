@@ -22,6 +22,7 @@ _FLAT = (
     "join it in FROM: SEMI JOIN keeps the rows that IN and EXISTS keep, ANTI JOIN those that NOT EXISTS keeps, "
     "and those that NOT IN keeps where neither side is NULL"
 )
+_EXPLODE = "name the elements, as in x[0], or explode the list with Spark before it becomes a stream"
 _NO_CLOCK = "the same tuples must always give the same result; compare event times with each other"
 
 _UNION = "UNION ALL keeps duplicates, and is there: SELECT … UNION ALL SELECT …"
@@ -43,7 +44,7 @@ _NODES: dict[type[exp.Expr], tuple[str, str | None]] = {
         "INTERSECT",
         "SEMI JOIN keeps the rows that have a partner, but with duplicates and without NULLs",
     ),
-    exp.Values: ("VALUES", "register a stream"),
+    exp.Values: ("VALUES", 'register the rows as a table, as in session.table("t", pyarrow.table(…))'),
     exp.Window: ("a window function (OVER)", _OUTSIDE),
     exp.WithinGroup: ("WITHIN GROUP", _OUTSIDE),
     exp.Filter: ("FILTER", _OUTSIDE),
@@ -68,8 +69,8 @@ _NODES: dict[type[exp.Expr], tuple[str, str | None]] = {
     exp.Collate: ("COLLATE", None),
     exp.AtTimeZone: ("AT TIME ZONE", "times are UTC"),
     exp.HexString: ("a binary constant", None),
-    exp.Lateral: ("LATERAL", None),
-    exp.Unnest: ("UNNEST", None),
+    exp.Lateral: ("LATERAL with a function", _EXPLODE),
+    exp.Unnest: ("UNNEST", _EXPLODE),
     exp.Anonymous: ("a table function", "a window is written FROM videos [RANGE 10 MINUTES] AS v"),
 }
 
@@ -88,7 +89,7 @@ _ARGUMENTS: dict[str, tuple[str, str | None]] = {
     "offset": ("OFFSET", _OUTSIDE),
     "hint": ("a hint", "Weft decides how to join"),
     "hints": ("a hint", "Weft decides how to join"),
-    "laterals": ("LATERAL VIEW", None),
+    "laterals": ("LATERAL VIEW", _EXPLODE),
     "pivots": ("PIVOT", _OUTSIDE),
     "sample": ("TABLESAMPLE", None),
     "query": ("IN with a sub-select", _FLAT),

@@ -111,6 +111,9 @@ class SubSelects(Protocol):
     def exists(self, branches: tuple[Statement, ...], scope: Scope) -> Expr:
         """Whether a sub-select gives a row."""
 
+    def value(self, branches: tuple[Statement, ...], scope: Scope) -> Expr | None:
+        """The value of a sub-select of one column that reads nothing; None if it is another."""
+
     def compared(
         self, operator: str, values: Sequence[Expr], branches: tuple[Statement, ...], scope: Scope
     ) -> Expr:

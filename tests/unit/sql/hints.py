@@ -83,6 +83,7 @@ _TEXTS = (
     "_NO_CLOCK",
     "_UNION",
     "_ORDER",
+    "_EXPLODE",
 )
 
 

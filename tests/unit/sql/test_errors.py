@@ -495,7 +495,11 @@ def test_syntax(sql: str, message: str, culprit: str) -> None:
         ("SELECT vid FROM videos UNION SELECT 1", "UNION is", "UNION SELECT 1"),
         ("SELECT vid FROM videos EXCEPT SELECT 1", "EXCEPT is", "EXCEPT SELECT 1"),
         ("SELECT vid FROM videos INTERSECT SELECT 1", "INTERSECT is", "INTERSECT SELECT 1"),
-        ("SELECT 1 FROM videos WHERE vid = (SELECT 1)", "a sub-select is", "(SELECT 1)"),
+        (
+            "SELECT 1 FROM videos WHERE vid = (SELECT vid FROM views)",
+            "a sub-select is",
+            "(SELECT vid FROM views)",
+        ),
         ("SELECT row_number() OVER () FROM videos", "a window function (OVER) is", "row_number() OVER ()"),
         (
             "SELECT 1 FROM videos v RIGHT SEMI JOIN views w ON v.ok",

@@ -172,3 +172,27 @@ def test_a_sink_without_lists_refuses_them() -> None:
     ):
         with pytest.raises(SinkError, match="column l is a list"):
             sink.open(schema)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["a LATERAL VIEW explode(l) AS e", "a, LATERAL explode(l) AS e", "a CROSS JOIN UNNEST(l) AS t(e)"],
+)
+def test_lists_are_not_exploded(origin: str) -> None:
+    """Whoever wants a row for each element would not be told what to do instead."""
+    session = session_with({})
+    with pytest.raises(SqlError, match="is not supported") as caught:
+        session.parse(f"SELECT a.k FROM {origin}")
+    assert "name the elements, as in x[0]" in (caught.value.hint or "")
+    session.parse("SELECT a.k, a.l[0] AS e FROM a")
+
+
+def test_rows_that_are_written_down_are_a_table() -> None:
+    """Whoever writes VALUES would not be told what to do instead."""
+    session = session_with({})
+    with pytest.raises(SqlError, match="VALUES is not supported") as caught:
+        session.parse("SELECT a.k, v.t FROM a JOIN (VALUES (1, 'x')) AS v(k, t) ON a.k = v.k")
+    assert 'session.table("t", pyarrow.table(' in (caught.value.hint or "")
+    session.table("v", pa.table({"k": [1], "t": ["x"]}))
+    session.query("SELECT a.k, v.t FROM a JOIN v ON a.k = v.k", name="q", sink=weft.to_memory())
+    assert LocalRun(session).batch({"a": [{"k": 1}]})["q"].to_pylist() == [{"k": 1, "t": "x"}]

@@ -70,6 +70,16 @@ class Tests:
         """Whether a sub-select gives a row."""
         return _any(self._some(body, ()) for body in self._bodies(branches, scope))
 
+    def value(self, branches: tuple[Statement, ...], scope: Scope) -> Expr | None:
+        """The value of a sub-select of one column that reads nothing; None if it is another."""
+        if len(branches) != 1 or branches[0].relations:
+            return None
+        (body,) = self._bodies(branches, scope)
+        if body.tree is not None or len(body.given) != 1:
+            return None
+        (given,) = body.given
+        return call("case", all_of(body.terms), given[1], literal(None)) if body.terms else given[1]
+
     def holds_for_some(
         self, operator: str, values: Sequence[Expr], branches: tuple[Statement, ...], scope: Scope
     ) -> Expr:
