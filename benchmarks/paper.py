@@ -23,7 +23,7 @@ from benchmarks.papers.figures import (
     means,
     measure,
     read_results,
-    spread,
+    spread_text,
     verdicts,
     write,
 )
@@ -39,12 +39,11 @@ ALL = "all"
 def shown(console: Console, figure: Figure, result: Mapping[str, Any]) -> None:
     """Print what was measured of a figure, next to what the paper says."""
     rows = means(figure, result["runs"])
-    differ = spread(figure, result["runs"])
     table = make_table(
         f"{figure.paper}, {figure.title}",
         columns(rows),
         len(figure.keys),
-        caption=f"means of {len(result['runs'])} runs, which differ by {differ:.0%} at most",
+        caption=spread_text(figure, result["runs"]),
     )
     for row in rows:
         table.add_row(*(number(row.get(name, "")) for name in columns(rows)))

@@ -152,18 +152,25 @@ def means(figure: Figure, runs: Sequence[Rows]) -> list[dict[str, str | float]]:
     return found
 
 
-def spread(figure: Figure, runs: Sequence[Rows]) -> float:
-    """By how much the runs differ: the largest difference of a measured value, as a part of its mean.
+def spread(figure: Figure, runs: Sequence[Rows]) -> dict[str, float]:
+    """By how much runs differ: of each column, the largest difference of a value, as a part of its mean.
 
-    Values that are counted do not differ at all; so this is about values that depend on the clock.
+    What is counted does not differ; only columns that do are given.
     """
-    worst = 0.0
+    worst: dict[str, float] = {}
     for same in zip(*runs, strict=True):
         for name, first in same[0].items():
             if name not in figure.keys and not isinstance(first, str):
                 seen = [float(one[name]) for one in same]
-                worst = max(worst, (max(seen) - min(seen)) / max(1e-12, abs(fmean(seen))))
-    return worst
+                differ = (max(seen) - min(seen)) / max(1e-12, abs(fmean(seen)))
+                worst[name] = max(worst.get(name, 0.0), differ)
+    return {name: differ for name, differ in worst.items() if differ >= 0.005}
+
+
+def spread_text(figure: Figure, runs: Sequence[Rows]) -> str:
+    """How many runs there were, and by how much they differ at most, in words."""
+    differ = ", ".join(f"{name} {part:.0%}" for name, part in spread(figure, runs).items())
+    return f"means of {len(runs)} runs; a value differs between them by at most: {differ or 'nothing'}"
 
 
 @dataclass(frozen=True, slots=True)

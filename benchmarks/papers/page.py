@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._plot import draw
-from benchmarks.papers.figures import Figure, columns, means, plots, spread, verdicts
+from benchmarks.papers.figures import Figure, columns, means, plots, spread_text, verdicts
 
 Results = Mapping[str, Mapping[str, Any]]
 
@@ -59,12 +59,7 @@ def section(figure: Figure, result: Mapping[str, Any] | None) -> list[str]:
     lines += ["", f"`{result['command']}` ({machine_line(result)})", ""]
     lines += ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     lines += ["| " + " | ".join(number(row.get(name, "")) for name in heads) + " |" for row in rows]
-    runs = len(result["runs"])
-    lines += [
-        "",
-        f"Means of {runs} runs; the most that a value differs between them: {spread(figure, result['runs']):.0%}.",
-        "",
-    ]
+    lines += ["", f"{spread_text(figure, result['runs']).capitalize()}.", ""]
     return lines
 
 

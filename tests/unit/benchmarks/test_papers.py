@@ -7,9 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.paper import asked, main, write_pages
+from benchmarks.paper import EVIDENCE, asked, main, write_pages
 from benchmarks.papers.all_figures import FIGURES
-from benchmarks.papers.figures import Claim, Figure, means, over, read_results, spread, verdicts, write
+from benchmarks.papers.figures import (
+    RESULTS,
+    Claim,
+    Figure,
+    means,
+    over,
+    read_results,
+    spread,
+    spread_text,
+    verdicts,
+    write,
+)
 from benchmarks.papers.page import evidence, number
 from benchmarks.papers.workloads import QUERIES, Workload, linear, run, tpch, with_windows, written
 
@@ -58,7 +69,11 @@ TWO = result(
 def test_runs_are_averaged_and_their_spread_is_told() -> None:
     """A single run tells nothing of how much to trust it."""
     assert means(TWICE, TWO["runs"])[0] == {"way": "one", "n": 3.0}
-    assert spread(TWICE, TWO["runs"]) == pytest.approx(2 / 3)
+    assert spread(TWICE, TWO["runs"]) == {"n": pytest.approx(2 / 3)}
+    assert (
+        spread_text(TWICE, TWO["runs"]) == "means of 2 runs; a value differs between them by at most: n 67%"
+    )
+    assert spread_text(TWICE, TWO["runs"][:1]).endswith("nothing")
 
 
 def test_whether_a_claim_holds_is_computed() -> None:
@@ -78,6 +93,12 @@ def test_the_page_has_every_figure_and_its_command(tmp_path: Path) -> None:
     for figure in FIGURES.values():
         assert f"`{figure.command}` (not measured yet)" in page
         assert figure.there in page
+
+
+def test_the_page_in_the_repository_is_made_from_its_results() -> None:
+    """No value on it is written by hand; `weft bench paper --page` writes it anew."""
+    page = EVIDENCE.read_text(encoding="utf-8")
+    assert page == evidence(list(FIGURES.values()), read_results(RESULTS))
 
 
 def test_names_are_unique_and_every_figure_says_how_it_differs() -> None:
