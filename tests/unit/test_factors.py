@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import product as combinations
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ from weft.kernels.probe.equality import equal_ranges, in_order
 from weft.kernels.probe.factors import Factor, FactorisedMatches, RangeColumn
 from weft.kernels.probe.occurrences import occurrences
 from weft.kernels.probe.ranges import Window
+from weft.runtime.hop import counting, search
 
 Tuples = list[tuple[int, int]]  # (key, time)
 
@@ -111,9 +113,20 @@ def test_a_tuple_occurs_in_as_many_matches_as_there_are_with_it(seed: int) -> No
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_star_join_that_is_only_counted_counts_what_rows_would_be(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("few", [0, search.FEW])
+def test_a_star_join_that_is_only_counted_counts_what_rows_would_be(
+    few: int, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Counting without rows would give another number than keeping them, or none of it would be done on ranges."""
-    rng, counts = Random(seed), list[int]()
+    rng, counts, ranges = Random(seed), list[int](), list[bool]()
+
+    def watched(*args: Any) -> FactorisedMatches | None:
+        found = search.factorise(*args)
+        ranges.append(found is not None)
+        return found
+
+    monkeypatch.setattr(search, "FEW", few)
+    monkeypatch.setattr(counting, "factorise", watched)
     names = "abcd"[: rng.randrange(3, 5)]
     froms = ", ".join(f"{n} {rng.choice(('', '[RANGE 2 SECONDS]', '[RANGE 5 SECONDS]'))}" for n in names)
     for name, number in combinations(names, range(3)):
@@ -136,3 +149,4 @@ def test_a_star_join_that_is_only_counted_counts_what_rows_would_be(seed: int, t
         counts.append(sum(batch.results for batch in session.progress["q"]))
         session.stop()
     assert counts[0] == counts[1] > 0
+    assert all(ranges) or few

@@ -32,6 +32,7 @@ __all__ = [
     "portable_description",
     "same_place",
     "sink_for",
+    "writing_to",
 ]
 
 
@@ -67,10 +68,17 @@ def portable_description(sink: Sink) -> Description | None:
 
 def same_place(one: Sink, other: Sink) -> bool:
     """Whether two sinks would write to the same place."""
-    if one is other:
-        return True
-    places = [_place(describe_sink(sink) or {}) for sink in (one, other)]
-    return None not in places and places[0] == places[1]
+    return bool(writing_to(one, {"other": other}))
+
+
+def writing_to(sink: Sink, sinks: Mapping[str, Sink]) -> list[str]:
+    """The names of the sinks that would write to the same place as a sink."""
+    place = _place(describe_sink(sink) or {})
+    if place is None:  # most sinks that are in memory: nothing of the others has to be asked
+        return [name for name, used in sinks.items() if used is sink]
+    return [
+        name for name, used in sinks.items() if used is sink or _place(describe_sink(used) or {}) == place
+    ]
 
 
 def _place(description: Mapping[str, object]) -> object:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from weft.connectors.files.source import FilesSource
 from weft.connectors.formats.dead_letters import DeadLetterLimit
 from weft.connectors.frames.source import dataframe
-from weft.connectors.sink_descriptions import same_place
+from weft.connectors.sink_descriptions import writing_to
 from weft.connectors.tables.readers import ArrowTable, FilesTable, FrameTable, arrow_schema
 from weft.errors import CatalogError, ConfigError, QueryError, StatisticsError, WeftError, nearest
 from weft.logical.arguments import shown
@@ -273,7 +273,7 @@ def check_free(sink: Sink, sinks: Mapping[str, Sink], stopped: Collection[str], 
         raise QueryError(
             f"there are {limit} queries already", hint="stop one, or make it Session(query_limit=…)"
         )
-    taken = [other for other, used in sinks.items() if same_place(used, sink)]
+    taken = writing_to(sink, sinks)
     if taken:
         raise QueryError(f"query {taken[0]} writes to this sink already", hint="give every query its own")
 

@@ -44,13 +44,15 @@ from weft.runtime.model.columns import (
 from weft.runtime.program.access_paths import Access
 from weft.runtime.program.store_plans import Step
 
-__all__ = ["Search", "factorise"]
+__all__ = ["FEW", "Search", "factorise"]
 
 Portions = Iterator[tuple[Ints, Ints]]
 
 NO_RANGES = Ranges(NO_INTS, NO_INTS, NO_INTS, None)
 
 _TRUE = Literal(True, BOOLEAN)
+
+FEW = 4  # partners of a tuple in the first of several stores, from which on matches stay ranges
 
 
 @dataclass
@@ -252,7 +254,10 @@ Runs = Callable[[Step], Sequence[Bucket]]
 def factorise(
     search: Search, first: Sequence[Bucket], chain: Sequence[Step], runs: Runs
 ) -> FactorisedMatches | None:
-    """The matches of a search and of those that follow it, as ranges (design, D9); None if pairs have to be looked at.
+    """The matches of a search and of those that follow it, as ranges (design, D9); None if they should be made.
+
+    That is so if pairs have to be looked at, or if the tuples have few partners in the first store (`FEW`): then to
+    probe once per match is no more work than to probe once per tuple.
 
     ``first`` are the runs that the search sees, and ``runs`` gives those that a step sees. Only tuples that have
     partners in all stores before go on to the next, and if none has, the factors that follow are empty.
@@ -267,7 +272,10 @@ def factorise(
         if factor is None:
             return None
         factors.append(factor)
-        alive = factor.counts(tuples) > 0
+        found = factor.counts(tuples)
+        alive = found > 0
+        if number == 0 and found.sum() < FEW * alive.sum():
+            return None
         if not alive.any():
             break
     factors += [Factor(())] * (len(chain) - len(factors))
