@@ -143,8 +143,18 @@ SIGNATURES: dict[str, list[tuple[str, tuple[str, ...]]]] = {
         ("levenshtein", ("string", "string")),
         ("unix_micros", ("timestamp",)),
         ("second_with_fraction", ("time",)),
+        ("pmod", ("number", "number")),
+        ("nanvl", ("number", "number")),
     ],
-    "integer": [("length", ("string",)), ("ceil", ("number",)), ("year", ("time",))],
+    "integer": [
+        *((name, ("integer", "integer")) for name in ("&", "|", "^")),
+        *((name, ("integer", "integer")) for name in ("shiftleft", "shiftright", "shiftrightunsigned")),
+        ("~", ("integer",)),
+        ("regexp_count", ("string", "string")),
+        ("length", ("string",)),
+        ("ceil", ("number",)),
+        ("year", ("time",)),
+    ],
     "string": [
         *((name, ("string",)) for name in ("lower", "upper", "trim", "ltrim", "rtrim", "reverse")),
         ("concat", ("string", "string", "string")),
@@ -152,6 +162,9 @@ SIGNATURES: dict[str, list[tuple[str, tuple[str, ...]]]] = {
         ("substring", ("string", "integer", "integer")),
         ("coalesce", ("string", "string")),
         ("case", ("boolean", "string", "string")),
+        ("hex", ("string",)),
+        ("regexp_extract", ("string", "string")),
+        ("regexp_replace", ("string", "string", "string")),
     ],
     "boolean": [
         *(
@@ -165,6 +178,7 @@ SIGNATURES: dict[str, list[tuple[str, tuple[str, ...]]]] = {
         *(("in", (kind, kind, kind)) for kind in ("number", "string", "time")),
         *(("is null", (kind,)) for kind in ("number", "string", "boolean", "time", "interval")),
         ("not", ("boolean",)),
+        ("rlike", ("string", "string")),
         ("=", ("boolean", "boolean")),
     ],
     "time": [
@@ -185,7 +199,7 @@ SIGNATURES: dict[str, list[tuple[str, tuple[str, ...]]]] = {
     ],
 }
 DRAWN_AS = {
-    **dict.fromkeys(("int", "long", "integer"), "integer"),
+    **dict.fromkeys(("byte", "int", "long", "integer"), "integer"),
     **dict.fromkeys(("double", "number"), "number"),
     **dict.fromkeys(("string", "text", "binary"), "string"),
     **dict.fromkeys(("date", "time"), "time"),

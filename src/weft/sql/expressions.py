@@ -6,7 +6,6 @@ has a limit, and so has the size of an operand that its operator repeats (BETWEE
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,7 +22,7 @@ from weft.logical.query.join_tree import PRESENT
 from weft.sql.parse import parse_fragment
 from weft.sql.reject import refuse_arguments, unknown_function, unsupported
 from weft.sql.scope import Scope, SubSelects
-from weft.sql.source import Piece, SqlText, bare_node, operands_of
+from weft.sql.source import Piece, SqlText, bare_node, name_unit, operands_of
 from weft.sql.statement import Statement
 from weft.sql.values.constants import interval, literal_of, type_of
 
@@ -48,9 +47,22 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.Mul: "*",
     exp.Div: "/",
     exp.Mod: "%",
+    exp.IntDiv: "div",
+    exp.BitwiseAnd: "&",
+    exp.BitwiseOr: "|",
+    exp.BitwiseXor: "^",
 }
 # What holds where a comparison is FALSE.
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_BITS = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor)  # the parser knows no order between them
+_MATCHES: dict[type[exp.Expr], str] = {exp.Like: "like", exp.ILike: "ilike", exp.RegexpLike: "rlike"}
+_TRIMS = {"LEADING": "ltrim", "TRAILING": "rtrim"}
+_KEYWORD_CALLS: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
+    exp.Substring: ("substring", ("this", "start", "length")),
+    exp.Trim: ("trim", ("this", "expression")),
+    exp.StrPosition: ("locate", ("substr", "this", "position")),
+    exp.Overlay: ("overlay", ("this", "expression", "from_", "for_")),
+}
 _CHAINS: dict[type[exp.Expr], str] = {exp.And: "and", exp.Or: "or", exp.DPipe: "concat"}
 
 
@@ -118,14 +130,6 @@ def _condition(piece: Piece, scope: Scope, negated: bool) -> Expr:
             raise piece.source.blame(node, error) from None
     expr = binder.bind(piece.node, 0)
     return call("not", expr) if negated else expr
-
-
-def _instead_of_is(node: exp.Is, negated: bool) -> str:
-    """What says the same as IS TRUE and the like, also of NULL."""
-    if not isinstance(node.expression, exp.Boolean):
-        return "write x = y"
-    operand = "x" if bool(node.expression.this) != negated else "NOT x"
-    return f"write coalesce({operand}, {str(negated).upper()})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +230,8 @@ class _Binder:
     def binary(self, node: exp.Binary, depth: int) -> Expr:
         refuse_arguments(self.source, node, "this", "expression", "typed", "safe")
         operator, right = _BINARY[type(node)], bare_node(node.expression)
+        if type(node) in _BITS and type(node.this) in _BITS and type(node) is not type(node.this):
+            raise QueryError("&, ^ and | are mixed", hint="write parentheses, as in (x & y) | z")
         if operator in _OPPOSITE and isinstance(right, exp.Any | exp.All):
             every = isinstance(right, exp.All)
             values, branches = self.values(node.this, depth), self.branches(right.this)
@@ -251,9 +257,9 @@ class _Binder:
         refuse_arguments(self.source, node, "this", "expression", "safe")
         return call(_CHAINS[type(node)], *(self.bind(part, depth) for part in operands_of(node, type(node))))
 
-    def negation(self, node: exp.Not, depth: int) -> Expr:
+    def negation(self, node: exp.Unary, depth: int) -> Expr:
         refuse_arguments(self.source, node, "this")
-        return call("not", self.bind(node.this, depth))
+        return call("not" if isinstance(node, exp.Not) else "~", self.bind(node.this, depth))
 
     def minus(self, node: exp.Neg, depth: int) -> Expr:
         refuse_arguments(self.source, node, "this")
@@ -261,19 +267,30 @@ class _Binder:
             return literal_of(node.this, sign="-")
         return call("neg", self.bind(node.this, depth))
 
-    def is_null(self, node: exp.Is, depth: int) -> Expr:
+    def is_(self, node: exp.Is, depth: int) -> Expr:
+        """IS NULL, IS TRUE and IS FALSE, with NOT."""
         refuse_arguments(self.source, node, "this", "expression", "negate")
-        if not isinstance(node.expression, exp.Null):
-            span = self.source.span(node)
-            negated = re.search(r"\bIS\s+NOT\b", self.source.text[slice(*span)], re.IGNORECASE) is not None
-            raise self.source.error(span, "IS takes only NULL", _instead_of_is(node, negated))
-        found = call("is null", self.bind(node.this, depth))
+        value, expected = self.bind(node.this, depth), node.expression
+        if isinstance(expected, exp.Null):
+            found = call("is null", value)
+        elif isinstance(expected, exp.Boolean):
+            found = call("coalesce", value if expected.this else call("not", value), literal(False))
+        else:
+            raise self.source.error(self.source.span(node), "IS takes NULL, TRUE or FALSE", "write x = y")
         return call("not", found) if node.args.get("negate") else found
 
     def like(self, node: exp.Like, depth: int) -> Expr:
-        refuse_arguments(self.source, node, "this", "expression", "negate")
-        found = call("like", self.bind(node.this, depth), self.bind(node.expression, depth))
+        refuse_arguments(self.source, node, "this", "expression", "negate", "flag")
+        found = call(_MATCHES[type(node)], self.bind(node.this, depth), self.bind(node.expression, depth))
         return call("not", found) if node.args.get("negate") else found
+
+    def with_keywords(self, node: exp.Expr, depth: int) -> Expr:
+        """A function whose arguments have keywords between them, as in POSITION(t IN s)."""
+        name, keys = _KEYWORD_CALLS[type(node)]
+        refuse_arguments(self.source, node, *keys, *(("position",) if name == "trim" else ()))
+        name = _TRIMS.get(str(node.args.get("position") or ""), name) if name == "trim" else name
+        parts = (node.args.get(key) for key in keys)
+        return call(name, *(self.bind(part, depth) for part in parts if part is not None))
 
     def exists(self, node: exp.Exists, _: int) -> Expr:
         refuse_arguments(self.source, node, "this")
@@ -363,7 +380,7 @@ class _Binder:
         if name in _EDGES and self.scope.groups is not None:
             return self.scope.groups.edge(name, node, self.piece)
         if is_built_in(name):
-            name, args = _of_unit(SYNONYMS.get(name, name), node.expressions)
+            name, args = name_unit(SYNONYMS.get(name, name), node.expressions)
             return call(name, *(self.bind(arg, depth) for arg in args))
         own = self.scope.function(node.name)
         if own is None:
@@ -407,17 +424,6 @@ class _Binder:
         return expr
 
 
-_WITH_UNIT = {"timestampadd": "timestampadd", "date_add": "timestampadd", "dateadd": "timestampadd"}
-_WITH_UNIT |= {"timestampdiff": "timestampdiff", "datediff": "timestampdiff"}
-
-
-def _of_unit(name: str, args: list[exp.Expr]) -> tuple[str, list[exp.Expr]]:
-    """A call whose first of three arguments is a bare word, as in dateadd(HOUR, 1, t), with that word as a text."""
-    if len(args) == 3 and name in _WITH_UNIT and isinstance(args[0], exp.Column | exp.Var):
-        return _WITH_UNIT[name], [exp.Literal.string(args[0].name), *args[1:]]
-    return name, args
-
-
 _Handler = Callable[[_Binder, Any, int], Expr]
 _HANDLERS: dict[type[exp.Expr], _Handler] = {
     **dict.fromkeys((exp.Literal, exp.Boolean, exp.Null), _Binder.constant),
@@ -429,8 +435,10 @@ _HANDLERS: dict[type[exp.Expr], _Handler] = {
     exp.Column: _Binder.column,
     exp.Not: _Binder.negation,
     exp.Neg: _Binder.minus,
-    exp.Is: _Binder.is_null,
-    exp.Like: _Binder.like,
+    exp.Is: _Binder.is_,
+    exp.BitwiseNot: _Binder.negation,
+    **dict.fromkeys(_KEYWORD_CALLS, _Binder.with_keywords),
+    **dict.fromkeys(_MATCHES, _Binder.like),
     exp.In: _Binder.membership,
     exp.Exists: _Binder.exists,
     exp.Between: _Binder.between,

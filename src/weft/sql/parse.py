@@ -43,7 +43,7 @@ __all__ = [
 Node = TypeVar("Node", bound=exp.Expr)
 
 # Functions that are written with keywords between their arguments, and so cannot be read as plain calls.
-_KEYWORD_CALLS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "OVERLAY")
+_KEYWORD_CALLS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "OVERLAY", "SUBSTRING", "TRIM")
 
 
 class WeftParser(SparkParser):

@@ -59,10 +59,7 @@ _NODES: dict[type[exp.Expr], tuple[str, str | None]] = {
     exp.SessionParameter: ("a parameter", "write the value"),
     exp.CurrentDate: ("CURRENT_DATE", _NO_CLOCK),
     exp.CurrentTimestamp: ("CURRENT_TIMESTAMP", _NO_CLOCK),
-    exp.ILike: ("ILIKE", "write lower(x) LIKE lower(y)"),
-    exp.RegexpLike: ("RLIKE", "LIKE, contains, startswith and endswith are there"),
     exp.Escape: ("ESCAPE", "a backslash escapes % and _: write x LIKE '10\\%'"),
-    exp.IntDiv: ("DIV", "of whole numbers, write CAST(CAST(x - x % y AS DECIMAL(20, 0)) / y AS BIGINT)"),
     exp.Concat: ("a string right after another", "write || between them"),
     exp.Transform: ("TRANSFORM", None),
     exp.QueryTransform: ("TRANSFORM", None),
@@ -124,14 +121,6 @@ _VOLATILE = frozenset(
     )
 )
 
-# Functions of Spark's that Weft says with others, and how.
-_INSTEAD = {
-    "nvl2": "write CASE WHEN x IS NOT NULL THEN y ELSE z END",
-    "isnull": "write x IS NULL",
-    "isnotnull": "write x IS NOT NULL",
-    "left": "write substring(x, 1, n)",
-}
-
 
 def unknown_function(written: str, own: Iterable[str] = ()) -> QueryError:
     """The error for a function that does not exist or is not supported.
@@ -139,8 +128,6 @@ def unknown_function(written: str, own: Iterable[str] = ()) -> QueryError:
     ``own`` are the functions that users registered.
     """
     name = written.lower()
-    if name in _INSTEAD:
-        return QueryError(f"{written} is not supported", hint=_INSTEAD[name])
     if name in _AGGREGATES:
         return QueryError(f"there is no aggregate {written} yet", hint=_GROUPED)
     if name in _VOLATILE:

@@ -20,7 +20,7 @@ from weft.logical.query.limits import DEFAULT_LIMITS, Limits
 if TYPE_CHECKING:
     from weft.sql.statement import Statement
 
-__all__ = ["Piece", "Span", "SqlText", "bare_node", "mark_names", "operands_of"]
+__all__ = ["Piece", "Span", "SqlText", "bare_node", "mark_names", "name_unit", "operands_of"]
 
 # Half open: text[start:end].
 Span = tuple[int, int]
@@ -273,3 +273,14 @@ def _name(text: str, tokens: Sequence[Token]) -> Token:
     return Token(
         TokenType.IDENTIFIER, written, first.line, first.col, first.start, last.end, list(first.comments)
     )
+
+
+_WITH_UNIT = {"timestampadd": "timestampadd", "date_add": "timestampadd", "dateadd": "timestampadd"}
+_WITH_UNIT |= {"timestampdiff": "timestampdiff", "datediff": "timestampdiff"}
+
+
+def name_unit(name: str, args: list[exp.Expr]) -> tuple[str, list[exp.Expr]]:
+    """A call whose first of three arguments is a bare word, as in dateadd(HOUR, 1, t), with that word as a text."""
+    if len(args) == 3 and name in _WITH_UNIT and isinstance(args[0], exp.Column | exp.Var):
+        return _WITH_UNIT[name], [exp.Literal.string(args[0].name), *args[1:]]
+    return name, args

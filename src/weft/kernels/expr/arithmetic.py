@@ -129,7 +129,7 @@ def _to_long(up: bool) -> ColumnFunction:
         if pa.types.is_integer(value.type):
             return as_type(value, kind)
         if pa.types.is_decimal(value.type):
-            return narrow(whole_part(wide(value), 1 if up else -1), kind)
+            return fit(whole_part(wide(value), 1 if up else -1), kind)
         rounded = (np.ceil if up else np.floor)(numbers(as_type(value, pa.float64())))
         return with_nulls(saturate(rounded), valid_rows(args), kind)
 

@@ -23,7 +23,8 @@ from weft.bucket.words import flatten
 from weft.errors import PlanError, nearest
 from weft.kernels.expr import arithmetic, casts, grid_cells, logic, texts
 from weft.kernels.expr.arrow import arrow_type
-from weft.kernels.expr.builtin import nested, times
+from weft.kernels.expr.builtin import nested, numbers, times
+from weft.kernels.expr.builtin import texts as more_texts
 from weft.kernels.expr.datum import ColumnFunction, as_array, as_type, constant
 from weft.kernels.expr.user_functions import call_user, count_checked
 from weft.logical.expr.expression import Call, Column, Expr, Literal, all_of
@@ -39,8 +40,10 @@ _FUNCTIONS: dict[str, ColumnFunction] = {
     **logic.FUNCTIONS,
     **arithmetic.FUNCTIONS,
     **texts.FUNCTIONS,
+    **more_texts.FUNCTIONS,
     **times.FUNCTIONS,
     **nested.FUNCTIONS,
+    **numbers.FUNCTIONS,
     **grid_cells.FUNCTIONS,
     "cast": casts.cast,
 }

@@ -37,7 +37,7 @@ from weft.kernels.expr.datum import (
     with_nulls,
 )
 
-__all__ = ["FUNCTIONS", "LIMITS"]
+__all__ = ["FUNCTIONS", "LIMITS", "built", "check_sizes", "from_pieces", "text_parts"]
 
 
 ROW_BYTES, CALL_BYTES = "WEFT_TEXT_BYTES_PER_ROW", "WEFT_TEXT_BYTES_PER_CALL"
@@ -49,7 +49,7 @@ LIMITS = {ROW_BYTES: 1 << 26, CALL_BYTES: 1 << 30, ROW_CELLS: 10**8, CALL_CELLS:
 _WORD = 64  # a text of up to so many characters needs one machine word per column of the matrix
 
 
-def _check_sizes(function: str, sizes: Longs) -> None:
+def check_sizes(function: str, sizes: Longs) -> None:
     """Refuse to make texts of these sizes, in bytes, if one or all of them are too large."""
     _check(function, sizes, ROW_BYTES, "a text of {:,} bytes")
     _check(function, sizes.sum(keepdims=True), CALL_BYTES, "{:,} bytes of text at once")
@@ -57,7 +57,7 @@ def _check_sizes(function: str, sizes: Longs) -> None:
 
 def _check_concat(texts: Sequence[Any]) -> None:
     """Refuse to concatenate texts if a result would be too large."""
-    _check_sizes("concat", np.atleast_1d(sum(map(_sizes, texts))))
+    check_sizes("concat", np.atleast_1d(sum(map(_sizes, texts))))
 
 
 def _check_replace(text: Any, old: str, new: str) -> None:
@@ -65,7 +65,7 @@ def _check_replace(text: Any, old: str, new: str) -> None:
     growth = len(new.encode()) - len(old.encode())
     if growth > 0:
         hits = _plain(pc.count_substring(text, old))
-        _check_sizes("replace", np.atleast_1d(_sizes(text) + growth * hits))
+        check_sizes("replace", np.atleast_1d(_sizes(text) + growth * hits))
 
 
 def _check_distance(one: Any, other: Any) -> None:
@@ -114,7 +114,8 @@ Text = tuple[Array, Bytes, int]  # offsets, bytes, step: see `text_kernels`
 _PATTERN = r"(?s)^(?:[^\\]|\\[%_\\])*$"
 
 
-def _text(value: Any) -> Text:
+def text_parts(value: Any) -> Text:
+    """A text argument as compiled loops take it."""
     if isinstance(value, pa.Scalar):
         return (*text_buffers(pa.array([value.as_py() or ""], pa.string())), 0)
     return (*text_buffers(value), 1)
@@ -178,10 +179,6 @@ _CAPITALS = {
 _SEVERAL_CAPITALS = "".join(map(chr, _CAPITALS))
 
 
-def _spaces(trim: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda text: trim(text, characters=" ")
-
-
 def _concat(*texts: Any) -> Any:
     _check_concat(texts)
     return pc.binary_join_element_wise(*texts, "") if len(texts) > 1 else texts[0]
@@ -193,7 +190,7 @@ def _relation(how: int, constant: Callable[..., Any]) -> ColumnFunction:
         if isinstance(part, pa.Scalar) and part.is_valid:
             return constant(text, part.as_py())
         out = fresh(_rows(args), np.bool_)
-        text_kernels.relate(*_text(text), *_text(part), how, out)
+        text_kernels.relate(*text_parts(text), *text_parts(part), how, out)
         return with_nulls(out, valid_rows([text, part]), kind)
 
     return rule
@@ -206,7 +203,7 @@ def _like(args: Sequence[Any], kind: pa.DataType) -> Any:
             return pa.nulls(len(text), kind)
         return pc.match_like(text, pattern.as_py())
     out = fresh(_rows(args), np.bool_)
-    text_kernels.like(*_text(text), *_text(pattern), out)
+    text_kernels.like(*text_parts(text), *text_parts(pattern), out)
     matched = with_nulls(out, valid_rows([text, pattern]), kind)
     return null_unless(as_array(pc.match_substring_regex(pattern, _PATTERN), len(matched)), matched)
 
@@ -215,7 +212,7 @@ def _levenshtein(args: Sequence[Any], kind: pa.DataType) -> Any:
     one, other = _texts(args)
     _check_distance(one, other)
     out = fresh(_rows(args), np.int32)
-    text_kernels.distances(*_text(one), *_text(other), out)
+    text_kernels.distances(*text_parts(one), *text_parts(other), out)
     return with_nulls(out, valid_rows([one, other]), kind)
 
 
@@ -225,23 +222,24 @@ def _substring(args: Sequence[Any], kind: pa.DataType) -> Any:
     first, *size = (as_array(as_type(arg, pa.int64()), rows) for arg in args[1:])
     count = numbers(size[0]) if size else np.full(rows, 2**31)
     low, high = fresh(rows, np.int64), fresh(rows, np.int64)
-    text_kernels.pieces(*_text(text), numbers(first).astype(np.int64), count.astype(np.int64), low, high)
-    cut = _from_pieces(text, low, high)
+    text_kernels.pieces(*text_parts(text), numbers(first).astype(np.int64), count.astype(np.int64), low, high)
+    cut = from_pieces(text, low, high)
     valid = valid_rows([text, first, *size])
     return cut if valid is None else null_unless(pa.array(valid), as_type(cut, kind))
 
 
-def _from_pieces(text: Any, low: Array, high: Array) -> Any:
+def from_pieces(text: Any, low: Array, high: Array) -> Any:
     """A column of texts, each the bytes low to high of the text column's data."""
     offsets = zeros(low.size + 1, np.int64)
     np.cumsum(high - low, out=offsets[1:])
     out = fresh(int(offsets[-1]), np.uint8)
-    _, content, _ = _text(text)
+    _, content, _ = text_parts(text)
     text_kernels.copy_pieces(content, low, high, offsets, out)
-    return _built(offsets, out)
+    return built(offsets, out)
 
 
-def _built(offsets: Array, content: Bytes) -> Any:
+def built(offsets: Array, content: Bytes) -> Any:
+    """A column of texts from their offsets and their bytes."""
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
     return pa.Array.from_buffers(pa.large_string(), offsets.size - 1, buffers).cast(pa.string())
 
@@ -252,22 +250,19 @@ def _replace(args: Sequence[Any], _kind: pa.DataType) -> Any:
     if isinstance(old, pa.Scalar) and isinstance(new, pa.Scalar) and old.as_py() and new.is_valid:
         _check_replace(text, old.as_py(), new.as_py())
         return pc.replace_substring(text, old.as_py(), new.as_py())
-    parts = (*_text(text), *_text(old), *_text(new))
+    parts = (*text_parts(text), *text_parts(old), *text_parts(new))
     offsets = zeros(rows + 1, np.int64)
     text_kernels.replace(*parts, offsets, np.empty(0, np.uint8))
-    _check_sizes("replace", np.diff(offsets))
+    check_sizes("replace", np.diff(offsets))
     out = fresh(int(offsets[-1]), np.uint8)
     text_kernels.replace(*parts, offsets, out)
     valid = valid_rows([text, old, new])
-    return _built(offsets, out) if valid is None else null_unless(pa.array(valid), _built(offsets, out))
+    return built(offsets, out) if valid is None else null_unless(pa.array(valid), built(offsets, out))
 
 
 FUNCTIONS: dict[str, ColumnFunction] = {
     "lower": _simple(_lower),
     "upper": _simple(_upper),
-    "trim": _simple(_spaces(pc.utf8_trim)),
-    "ltrim": _simple(_spaces(pc.utf8_ltrim)),
-    "rtrim": _simple(_spaces(pc.utf8_rtrim)),
     "reverse": _simple(pc.utf8_reverse),
     "length": _simple(pc.utf8_length),
     "concat": _simple(_concat),

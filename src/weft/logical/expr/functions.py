@@ -12,9 +12,9 @@ from difflib import get_close_matches
 from weft.errors import QueryError
 from weft.logical.expr.builtin.entry import Function
 from weft.logical.expr.builtin.nested import NESTED
-from weft.logical.expr.builtin.numbers import NUMBERS
+from weft.logical.expr.builtin.numbers import BITS, NUMBERS
 from weft.logical.expr.builtin.operators import ARITHMETIC, COMPARISONS, CONDITIONS
-from weft.logical.expr.builtin.texts import TEXTS
+from weft.logical.expr.builtin.texts import PATTERNS, TEXTS
 from weft.logical.expr.builtin.times import TIMES
 from weft.logical.expr.expression import Expr
 from weft.logical.expr.rules import texts
@@ -26,7 +26,9 @@ SECTIONS: dict[str, tuple[Function, ...]] = {
     "Conditions and choices": CONDITIONS,
     "Arithmetic": ARITHMETIC,
     "Numbers": NUMBERS,
+    "Bits": BITS,
     "Texts": TEXTS,
+    "Patterns": PATTERNS,
     "Dates and times": TIMES,
     "Lists, maps and structs": NESTED,
 }

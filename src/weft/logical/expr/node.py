@@ -72,7 +72,20 @@ Expr = Column | Literal | Call
 
 # How tightly an operator binds; what is not listed is written as a function call.
 _PRECEDENCE = {"or": 1, "and": 2, "not": 3, "=": 4, "<>": 4, "<": 4, "<=": 4}
-_PRECEDENCE |= {"in": 4, "like": 4, "is null": 4, "+": 5, "-": 5, "*": 6, "/": 6, "%": 6, "neg": 7}
+_PRECEDENCE |= {
+    "in": 4,
+    "like": 4,
+    "ilike": 4,
+    "rlike": 4,
+    "is null": 4,
+    "+": 5,
+    "-": 5,
+    "*": 6,
+    "/": 6,
+    "%": 6,
+    "neg": 7,
+}
+_ENCLOSED = {"&": "&", "^": "^", "|": "|", "div": "DIV"}  # operators that are written in parentheses
 _TURNED = {"<": ">", "<=": ">="}
 _TYPE_SQL = {"long": "BIGINT", "short": "SMALLINT", "byte": "TINYINT"}
 
@@ -133,6 +146,10 @@ def _function_sql(expr: Call) -> str:
         whens = zip(pairs[::2], pairs[1::2], strict=True)
         text = " ".join(f"WHEN {to_sql(when)} THEN {to_sql(then)}" for when, then in whens)
         return f"CASE {text} ELSE {to_sql(otherwise)} END"
+    if expr.function == "~":
+        return f"(~{_sql(expr.args[0], 8)})"
+    if expr.function in _ENCLOSED:
+        return "(" + f" {_ENCLOSED[expr.function]} ".join(_sql(arg, 8) for arg in expr.args) + ")"
     return f"{expr.function.upper()}({', '.join(map(to_sql, expr.args))})"
 
 

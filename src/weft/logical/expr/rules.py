@@ -181,7 +181,7 @@ def _decimal_result(function: str, args: Sequence[Expr]) -> DataType:
             scale, whole = s1 + s2, p1 + p2 + 1 - s1 - s2
         case "/":
             scale, whole = max(6, s1 + p2 + 1), p1 - s1 + s2
-        case "%":
+        case "%" | "pmod":
             whole = min(p1 - s1, p2 - s2)
     if whole + scale > _MOST_DIGITS:  # the whole part comes first, but six digits after the point are kept
         scale = max(_MOST_DIGITS - whole, min(scale, 6))

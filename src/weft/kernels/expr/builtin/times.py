@@ -284,17 +284,23 @@ _MICROS_OF = {"WEEK": 7 * DAY, "DAY": DAY, "HOUR": 3_600_000_000, "MINUTE": 60_0
 _MICROS_OF |= {"SECOND": 1_000_000, "MILLISECOND": 1000, "MICROSECOND": 1}
 
 
+def _whole_months(one: Longs, other: Longs) -> Longs:
+    """How many whole months lie between two times: a month is whole when its day and its time of day have come."""
+    days, end = one // DAY, other // DAY
+    end = end - ((end > days) & (other % DAY < one % DAY)) + ((end < days) & (other % DAY > one % DAY))
+    packed = [_month_number(day) * 32 + day - _start_of(day, "M") for day in (days, end)]
+    apart = packed[1] - packed[0]
+    whole: Longs = np.sign(apart) * (np.abs(apart) // 32)
+    return whole
+
+
 def _moments_apart(args: Sequence[Any], kind: pa.DataType) -> Any:
     """How many whole units lie between two times."""
     unit = str(constant_of(args[0]))
     start, end = columns_of(args[1:])
     one, other = micros_of(start), micros_of(end)
     if unit in _MONTHS_OF:
-        months = _month_number(other // DAY) - _month_number(one // DAY)
-        moved = months_later(one // DAY, months) * DAY + one % DAY
-        short = np.where(months > 0, moved > other, 0).astype(np.int64)
-        long = np.where(months < 0, moved < other, 0).astype(np.int64)
-        whole = months - short + long
+        whole = _whole_months(one, other)
         count = np.sign(whole) * (np.abs(whole) // _MONTHS_OF[unit])
     else:
         apart = other - one
@@ -351,6 +357,9 @@ FUNCTIONS: dict[str, ColumnFunction] = {
     "unix_micros": _by_micros(lambda micros: micros),
     "unix_millis": _by_micros(lambda micros: micros // 1000),
     "unix_seconds": _by_micros(lambda micros: micros // 1_000_000),
+    "unix_timestamp": _by_micros(
+        lambda micros: -(-micros // 1_000_000) * (micros < 0) + micros // 1_000_000 * (micros >= 0)
+    ),
     "timestamp_micros": _from_number(1),
     "timestamp_millis": _from_number(1000),
     "timestamp_seconds": _from_number(1_000_000),

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from weft.logical.expr.builtin.entry import Function, define
+from weft.logical.expr.conversion import INT, NULL, coerce, literal, wider
+from weft.logical.expr.expression import Expr
 from weft.logical.expr.rules import (
     addition,
     any_to_boolean,
@@ -12,6 +16,7 @@ from weft.logical.expr.rules import (
     comparison,
     division,
     membership,
+    mismatch,
     multiplication,
     negation,
     nullif,
@@ -19,6 +24,25 @@ from weft.logical.expr.rules import (
 )
 
 __all__ = ["ARITHMETIC", "COMPARISONS", "CONDITIONS"]
+
+
+def _if_known(_function: str, args: Sequence[Expr]) -> Expr:
+    known, value, otherwise = args
+    return case("case", (boolean("not", [any_to_boolean("is null", [known])]), value, otherwise))
+
+
+def _zero_if_null(function: str, args: Sequence[Expr]) -> Expr:
+    (number,) = args if args[0].type != NULL else (coerce(args[0], INT),)
+    if not number.type.is_numeric:
+        raise mismatch(function, args, "it needs a number")
+    type_ = wider(number.type, INT)
+    return of_common_type("coalesce", (coerce(number, type_), coerce(literal(0), type_)))
+
+
+def _is_null(function: str, args: Sequence[Expr]) -> Expr:
+    missing = any_to_boolean("is null", args)
+    return missing if function == "isnull" else boolean("not", [missing])
+
 
 COMPARISONS: tuple[Function, ...] = (
     define(
@@ -124,6 +148,51 @@ CONDITIONS: tuple[Function, ...] = (
         strict=False,
     ),
     define(
+        "nvl2",
+        (_if_known, 3, 3),
+        "nvl2(x, y, z)",
+        "y where x is not NULL, else z.",
+        "nvl2(NULL, 1, 2) → 2",
+        strict=False,
+        rewritten=True,
+    ),
+    define(
+        "isnull",
+        (_is_null, 1, 1),
+        "isnull(x)",
+        "As `x IS NULL`.",
+        "isnull(1) → False",
+        strict=False,
+        rewritten=True,
+    ),
+    define(
+        "isnotnull",
+        (_is_null, 1, 1),
+        "isnotnull(x)",
+        "As `x IS NOT NULL`.",
+        "isnotnull(1) → True",
+        strict=False,
+        rewritten=True,
+    ),
+    define(
+        "zeroifnull",
+        (_zero_if_null, 1, 1),
+        "zeroifnull(x)",
+        "The number, or 0 where it is NULL.",
+        "zeroifnull(NULL) → 0",
+        strict=False,
+        rewritten=True,
+    ),
+    define(
+        "nullifzero",
+        (lambda _name, args: nullif("nullif", (*args, literal(0))), 1, 1),
+        "nullifzero(x)",
+        "The number, or NULL where it is 0.",
+        "nullifzero(0) → None",
+        strict=False,
+        rewritten=True,
+    ),
+    define(
         "greatest",
         (of_common_type, 2, None),
         "greatest(x, y, …)",
@@ -149,9 +218,10 @@ ARITHMETIC: tuple[Function, ...] = (
         "Sum; also a time and an interval. NULL where it does not fit its type.",
         "1 + 2 → 3",
         "DATE '2024-05-31' + INTERVAL '1' DAY → 2024-06-01",
+        also="try_add",
     ),
-    define("-", (addition, 2, 2), "x - y", "Difference; also of times.", "1 - 2 → -1"),
-    define("*", (multiplication, 2, 2), "x * y", "Product.", "6 * 7 → 42"),
+    define("-", (addition, 2, 2), "x - y", "Difference; also of times.", "1 - 2 → -1", also="try_subtract"),
+    define("*", (multiplication, 2, 2), "x * y", "Product.", "6 * 7 → 42", also="try_multiply"),
     define(
         "/",
         (division, 2, 2),
@@ -159,6 +229,7 @@ ARITHMETIC: tuple[Function, ...] = (
         "Quotient, a double or a decimal; NULL where y is 0.",
         "7 / 2 → 3.5",
         "1 / 0 → None",
+        also="try_divide",
     ),
     define(
         "%",
@@ -167,7 +238,7 @@ ARITHMETIC: tuple[Function, ...] = (
         "Remainder, with the sign of x; NULL where y is 0.",
         "7 % 3 → 1",
         "-7 % 3 → -1",
-        also="mod",
+        also="mod try_mod",
     ),
     define("neg", (negation, 1, 1), "-x", "The negative.", "-(3) → -3", also="negative"),
 )

@@ -294,7 +294,14 @@ TIMES: tuple[Function, ...] = (
         "unix_seconds(t)",
         "Seconds since 1970.",
         "unix_seconds(TIMESTAMP '1970-01-01 00:00:01') → 1",
-        also="unix_timestamp to_unix_timestamp",
+    ),
+    define(
+        "unix_timestamp",
+        "timestamp -> long",
+        "unix_timestamp(t)",
+        "Seconds since 1970, of earlier times rounded up.",
+        "unix_timestamp(TIMESTAMP '1970-01-01 00:00:01') → 1",
+        also="to_unix_timestamp",
     ),
     define(
         "timestamp_micros",
