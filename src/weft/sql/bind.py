@@ -23,7 +23,7 @@ from weft.logical.query.join_tree import PRESENT, TESTS, Join, only_inner
 from weft.logical.query.limits import DEFAULT_LIMITS, UNLIMITED, Limits
 from weft.logical.query.query import Input, Output, Query, make_query
 from weft.sql.expressions import bind_conditions
-from weft.sql.groups.binding import bind_groups, is_grouped
+from weft.sql.groups.binding import bind_selected
 from weft.sql.inputs import (
     BoundInput,
     InputBinder,
@@ -35,7 +35,6 @@ from weft.sql.inputs import (
     column_names,
     not_after,
 )
-from weft.sql.outputs import bind_outputs
 from weft.sql.parse import parse_fragment
 from weft.sql.read import TOO_DEEP, read_statement
 from weft.sql.scope import Inlined, Merged, Named, Scope, Shown, using_first
@@ -178,8 +177,12 @@ class _Binding:
             raise statement.source.error(
                 statement.source.whole, "the query selects nothing", "SELECT * gives all"
             )
-        plain = statement.plain or around is not None or self.nesting > 0
-        outputs, grouping = self._outputs(statement, scope, plain) if selects else ((), None)
+        inner = around is not None or self.nesting > 0
+        outputs, grouping = (
+            bind_selected(statement, scope, inner=inner, plain=statement.plain or inner)
+            if selects
+            else ((), None)
+        )
         conditions = (*bound.conditions, *where)
         check_terms(statement, (*conditions, *(o.expr for o in outputs)), self.limits)
         if bound.tree is None:
@@ -194,14 +197,6 @@ class _Binding:
         anchor = always(tree)[:1] or visible(tree)[:1]
         settled = tuple(anchored(term, anchor[0]) for term in terms)
         return _Read(tree, (*bound.every, *tests.inputs), settled, outputs, bound.crosses, grouping)
-
-    def _outputs(
-        self, statement: Statement, scope: Scope, plain: bool
-    ) -> tuple[tuple[Output, ...], Grouping | None]:
-        """The columns that a join gives, and the groups that are made of them if the SELECT gives groups."""
-        if is_grouped(statement):
-            return bind_groups(statement, scope, inner=self.nesting > 0 or scope.around is not None)
-        return bind_outputs(statement.items, scope, plain=plain), None
 
     def _tests(self, taken: set[str]) -> Tests:
         """What takes the sub-selects of conditions; their inputs get aliases that are not taken."""

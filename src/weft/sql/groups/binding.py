@@ -40,7 +40,7 @@ from weft.sql.source import Piece, bare_node
 from weft.sql.statement import Item, Statement
 from weft.sql.values.constants import interval
 
-__all__ = ["GroupBinder", "Grouped", "bind_groups", "is_grouped"]
+__all__ = ["GroupBinder", "Grouped", "bind_selected", "is_grouped"]
 
 _WINDOWS = ("window", "session_window", "tumble", "hop", "session")
 _NOT_A_KEY = "name it after GROUP BY, or put it into an aggregate, as in max(x) or any_value(x)"
@@ -72,6 +72,18 @@ class _Span(NamedTuple):
     time: Expr
     size: timedelta
     slide: timedelta | None
+
+
+def bind_selected(
+    statement: Statement, scope: Scope, *, inner: bool, plain: bool
+) -> tuple[tuple[Output, ...], Grouping | None]:
+    """The columns that a join gives, and the groups that are made of them if the SELECT gives groups.
+
+    An ``inner`` SELECT is a sub-select; ``plain`` is that of `bind_outputs`.
+    """
+    if is_grouped(statement):
+        return bind_groups(statement, scope, inner=inner)
+    return bind_outputs(statement.items, scope, plain=plain), None
 
 
 def bind_groups(statement: Statement, scope: Scope, *, inner: bool) -> Grouped:
