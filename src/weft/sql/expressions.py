@@ -17,7 +17,7 @@ from weft.logical.expr.conversion import NULL, cast, literal
 from weft.logical.expr.expression import BOOLEAN, Expr, conjuncts, count_terms, to_sql
 from weft.logical.expr.functions import SYNONYMS, call, is_built_in
 from weft.logical.expr.nulls import compared_rows
-from weft.logical.query.grouping import AGGREGATES, aggregate_name
+from weft.logical.query.grouping import AGGREGATES, WINDOW_CALLS, aggregate_name
 from weft.logical.query.join_tree import PRESENT
 from weft.sql.parse import parse_fragment
 from weft.sql.reject import refuse_arguments, unknown_function, unsupported
@@ -64,9 +64,6 @@ _KEYWORD_CALLS: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.Overlay: ("overlay", ("this", "expression", "from_", "for_")),
 }
 _CHAINS: dict[type[exp.Expr], str] = {exp.And: "and", exp.Or: "or", exp.DPipe: "concat"}
-
-
-_EDGES = tuple(f"{kind}_{side}" for kind in ("tumble", "hop", "session") for side in ("start", "end"))
 
 
 def bind_expression(piece: Piece, scope: Scope) -> Expr:
@@ -377,7 +374,7 @@ class _Binder:
         name = node.name.lower()
         if name in AGGREGATES and self.scope.function(node.name) is None:
             return self._aggregate(node, None, depth)
-        if name in _EDGES and self.scope.groups is not None:
+        if name in WINDOW_CALLS and self.scope.groups is not None:
             return self.scope.groups.edge(name, node, self.piece)
         if is_built_in(name):
             name, args = name_unit(SYNONYMS.get(name, name), node.expressions)
@@ -411,10 +408,9 @@ class _Binder:
             args, distinct = args[0].expressions, True
         if len(args) == 1 and isinstance(args[0], exp.Star) and node.name.lower() == "count":
             args = []
-        name = aggregate_name(node.name)
         condition = None if where is None else inside.bind(where, depth)
         bound = [inside.bind(arg, depth) for arg in args]
-        return self.scope.groups.aggregate(name, bound, condition, distinct)
+        return self.scope.groups.aggregate(aggregate_name(node.name), bound, condition, distinct)
 
     def _repeated(self, node: exp.Expr, depth: int, times: int) -> Expr:
         """An operand that its operator repeats; a large one is refused, since nested repetition has no limit."""

@@ -28,6 +28,7 @@ __all__ = [
     "GROUP",
     "MODES",
     "UPDATE",
+    "WINDOW_CALLS",
     "WINDOW_END",
     "WINDOW_START",
     "Aggregate",
@@ -53,6 +54,8 @@ AGGREGATES = frozenset(
         *_SYNONYMS,
     )
 )
+# Calls that name an edge of the window of GROUP BY.
+WINDOW_CALLS = tuple(f"{kind}_{side}" for kind in ("tumble", "hop", "session") for side in ("start", "end"))
 _LONG, _DOUBLE = DataType("long"), DataType("double")
 
 
