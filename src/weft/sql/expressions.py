@@ -26,11 +26,7 @@ from weft.sql.source import Piece, SqlText, bare_node, name_unit, operands_of
 from weft.sql.statement import Statement
 from weft.sql.values.constants import interval, literal_of, type_of
 
-__all__ = [
-    "bind_conditions",
-    "bind_expression",
-    "is_function_name",
-]
+__all__ = ["bind_conditions", "bind_expression", "is_function_name"]
 
 
 _LARGEST = 2_000
@@ -47,11 +43,8 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.Mul: "*",
     exp.Div: "/",
     exp.Mod: "%",
-    exp.IntDiv: "div",
-    exp.BitwiseAnd: "&",
-    exp.BitwiseOr: "|",
-    exp.BitwiseXor: "^",
 }
+_BINARY |= {exp.IntDiv: "div", exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^"}
 # What holds where a comparison is FALSE.
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _BITS = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor)  # the parser knows no order between them
