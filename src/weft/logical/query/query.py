@@ -167,6 +167,10 @@ class Query:
     def __repr__(self) -> str:
         return f"<Query {shorten(str(self), 200, placeholder=' …')}>"
 
+    def __hash__(self) -> int:
+        # It is asked for often while a query is planned, so the columns of streams and results are left out.
+        return hash((self.inputs, self.keys, self.filters, self.predicates))
+
     def __post_init__(self) -> None:
         self._check_inputs()
         self._check_predicates()
