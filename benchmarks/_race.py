@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks._data import Shape, link_streams, write_streams
 from benchmarks._digest import Digest, digest
 from benchmarks._harness import ContenderError, conclude, make_console, run_alone, say
-from benchmarks._joins import JOINS, KEYS, RATE, Join, Task
+from benchmarks._joins import JOINS, KEYS, RATE, WINDOW, Join, Task
 from benchmarks._spark_peers import run_batch, run_streaming
 from benchmarks._weft_run import run_weft
 from rich.table import Table
@@ -175,7 +175,7 @@ settings it makes for itself, and is told the streams' rates and numbers of keys
 
 def race(name: str, description: str, arguments: list[str]) -> int:
     """Run the benchmark of a join, and print its table and verdicts."""
-    options = _options(name, description, arguments)
+    options = race_options(name, description, arguments)
     join = JOINS[name]
     console = make_console()
     with tempfile.TemporaryDirectory(prefix="weft-bench-", dir=options.directory) as folder:
@@ -282,7 +282,7 @@ def _contenders(text: str) -> list[str]:
     return [name for name in CONTENDERS if name in names]
 
 
-def _options(name: str, description: str, arguments: list[str]) -> argparse.Namespace:
+def race_options(name: str, description: str, arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog=f"weft bench {name}",
         description=f"{description}\n{SETTING}",
@@ -294,7 +294,9 @@ def _options(name: str, description: str, arguments: list[str]) -> argparse.Name
     add("--file-rows", type=int, default=100_000, help="rows of each file")
     add("--files-per-batch", type=int, default=4, help="files of each stream in a batch")
     add("--rate", type=int, default=RATE, help="rows a second of event time of each stream")
-    add("--keys", type=int, default=KEYS, help="values of a key")
+    keys = parser.add_mutually_exclusive_group()
+    keys.add_argument("--keys", type=int, default=KEYS, help="values of a key")
+    keys.add_argument("--matches", type=int, help="partners that a tuple has in each other stream's window")
     add("--only", type=_contenders, default=list(CONTENDERS), help=f"some of {','.join(CONTENDERS)}")
     add("--cores", type=int, default=2, help="of Spark, for all contenders")
     add("--memory", default="6g", help="heap of the Spark that Weft is compared with")
@@ -303,4 +305,9 @@ def _options(name: str, description: str, arguments: list[str]) -> argparse.Name
     add("--directory", help="where data, results and checkpoints go; a temporary directory")
     add("--json", metavar="FILE", help="write the figures there, too")
     add("--strict", action="store_true", help="exit with 1 if a target is missed")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.matches is not None:
+        if options.matches < 1:
+            parser.error("--matches must be 1 or more")
+        options.keys = max(1, options.rate * WINDOW // options.matches)
+    return options

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 from benchmarks._harness import ContenderError, conclude, make_parser, run_alone, say
+from benchmarks._joins import WINDOW
+from benchmarks._race import race_options
 from rich.console import Console
 
 
@@ -103,3 +105,12 @@ def test_shared_options_have_their_defaults() -> None:
         ["--cores", "4"]
     )
     assert vars(options) == {"cores": 4, "timeout": 60.0, "json": None, "strict": False}
+
+
+def test_a_race_has_as_many_keys_as_the_asked_matches_need(capsys: pytest.CaptureFixture[str]) -> None:
+    """`weft bench star3 --matches 20` would measure a join with another number of partners."""
+    found = race_options("star3", "", ["--matches", "20", "--rate", "1000"])
+    assert found.rate * WINDOW / found.keys == 20
+    with pytest.raises(SystemExit):
+        race_options("star3", "", ["--matches", "0"])
+    assert "--matches must be 1 or more" in capsys.readouterr().err
