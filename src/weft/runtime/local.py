@@ -29,6 +29,7 @@ class LocalExecutor:
     readers: int = 1
     tasks: int = field(default=0, init=False)
     room: int = field(default=MOST, init=False)
+    hands: int = field(default=1, init=False)
     name: str = field(default="local", init=False)
     spread: bool = field(default=False, init=False)
     stays: bool = field(default=True, init=False)

@@ -134,7 +134,9 @@ def run_config(
 
 def scaler_for(settings: Settings) -> Scaler:
     """Who decides how many tasks there are."""
-    return FixedScale() if settings.scale == "off" else LoadScale(settings.min_tasks, settings.max_tasks)
+    if settings.scale == "off":
+        return FixedScale()
+    return LoadScale(settings.min_tasks, settings.max_tasks, settings.options.tasks)
 
 
 def _derive_source(stream: Stream, places: tuple[str, ...]) -> Source:

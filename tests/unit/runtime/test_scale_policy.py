@@ -34,6 +34,8 @@ class Machine:
     rate: Callable[[float], float]  # seconds of work that come in a second, by the time
     partitions: int = 8
     room: int = 8
+    hands: int = 0  # 0: as many as there is room for
+    spread: bool = True
     target: float | None = 1.0
     shares: dict[int, float] = field(default_factory=dict)  # of the work, by partition
     slow_driver: float = 0.0  # seconds that a batch takes besides
@@ -59,7 +61,8 @@ class Machine:
             last = BatchMetrics(
                 number, (), {}, {}, {}, 0, elapsed=elapsed, backlog={"s": Backlog(seconds=late)}, busy=load
             )
-            seen = TaskLoad(self.now, self.tasks, self.tasks, self.room, last, load, owners, self.target)
+            tasks = self.now, self.tasks, self.tasks, self.room, self.hands or self.room
+            seen = TaskLoad(*tasks, last, load, owners, self.target, self.spread)
             if (scaling := self.scale.next_scaling(seen)) is not None:
                 self.changes.append((self.now, scaling))
                 if scaling.tasks != self.tasks or not scaling.owners:
@@ -131,6 +134,49 @@ def test_without_a_target_there_are_never_fewer_tasks() -> None:
     """Nobody said what may take longer."""
     machine = Machine(LoadScale(), lambda now: 4.0 if now < 60 else 0.1, target=None)
     machine.run(400)
+    assert machine.tasks >= 4
+
+
+@pytest.mark.parametrize(("hands", "room"), [(1, 1024), (2, 15)])
+def test_there_are_no_more_tasks_than_hands(hands: int, room: int) -> None:
+    """Tasks that run one after the other, or that share cores, do nothing sooner by being more; nor by moving."""
+    shares = {0: 0.9} | dict.fromkeys(range(1, 8), 0.1 / 7)
+    for given in ({}, shares) if hands == 1 else ({},):
+        machine = Machine(LoadScale(), lambda _: 9.0, room=room, hands=hands, shares=given)
+        machine.run(60)
+        assert machine.changes == []
+        assert not machine.scale.may_grow
+
+
+def test_on_one_machine_there_are_never_fewer_tasks() -> None:
+    """They would give nothing back, and a batch would wait for those that take their place."""
+    machine = Machine(LoadScale(), lambda _: 0.1, tasks=8, spread=False)
+    machine.run(400)
+    assert machine.changes == []
+
+
+def test_a_number_of_tasks_that_the_user_says_is_not_exceeded() -> None:
+    """Unless another number is allowed; and fewer than that number may become as many again."""
+    machine = Machine(LoadScale(usual=2), lambda _: 9.0)
+    machine.run(60)
+    assert machine.changes == []
+    machine = Machine(LoadScale(usual=2), lambda _: 9.0, tasks=1)
+    machine.run(60)
+    assert machine.tasks == 2
+    machine = Machine(LoadScale(most=4, usual=2), lambda _: 9.0)
+    machine.run(60)
+    assert machine.tasks == 4
+
+
+def test_changes_by_others_are_given_time() -> None:
+    """Who has fewer tasks by hand would see that undone with the next batch."""
+    machine = Machine(LoadScale(), lambda _: 3.5, tasks=4)
+    machine.run(60)
+    before, machine.tasks = len(machine.changes), 1
+    machine.run(64)
+    assert len(machine.changes) == before
+    machine.run(120)
+    assert machine.changes[before][0] >= 65
     assert machine.tasks >= 4
 
 

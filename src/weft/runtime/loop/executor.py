@@ -49,6 +49,11 @@ class Executor(Protocol):
         ...
 
     @property
+    def hands(self) -> int:
+        """How many tasks can work at the same moment, as far as is known now: any more would share the same cores."""
+        ...
+
+    @property
     def spread(self) -> bool:
         """Whether tasks run on several machines."""
         ...

@@ -7,7 +7,8 @@ there are more tasks (AJoin, section 4: overloaded partitions first), and there 
 batches wait for: a driver or a source that is slow is not mended by them.
 
 *Behind* is what has waited for longer than the target, or than `PATIENCE` where there is none. Without a target there
-are never fewer tasks: nobody said what may take longer for it.
+are never fewer tasks: nobody said what may take longer for it. Nor are there on one machine, where tasks that have
+nothing to do cost nothing, and others to take their place hold a batch up.
 """
 
 from __future__ import annotations
@@ -55,26 +56,43 @@ def behind_by(seen: TaskLoad) -> float:
 
 
 class LoadScale:
-    """Has as many tasks as the load needs, from ``least`` to ``most`` of them (None: as many as there is room for)."""
+    """Has as many tasks as the load needs, from ``least`` to ``most`` of them (None: as many as there are hands).
 
-    def __init__(self, least: int = 1, most: int | None = None) -> None:
-        self._least, self._most = least, most
+    If the user says how many tasks there are, without saying how many there may be at ``most``, there are no more than
+    this ``usual`` number by themselves.
+    """
+
+    def __init__(self, least: int = 1, most: int | None = None, usual: int | None = None) -> None:
+        self._least, self._most, self._usual = least, most, usual
         self.may_grow = True  # whether more tasks are possible and would help, as far as is known
         self._batches: deque[_Seen] = deque(maxlen=10_000)
         self._number = -1  # the last batch that was seen
+        self._wanted: int | None = (
+            None  # how many tasks were wanted when that was last seen; None after a change
+        )
         self._changed, self._idle = float("-inf"), IDLE
         self._fell = float("-inf")  # when there were last fewer tasks
 
     def next_scaling(self, seen: TaskLoad) -> Scaling | None:
         """What changes with the next batch; None if nothing does."""
+        self._notice(seen)
         self._look(seen)
         self.may_grow = self._helps(seen)
         scaling = self._into_bounds(seen) or self._more(seen) or self._fewer(seen)
         if scaling is not None:
             self._learn(seen, scaling)
-            self._changed = seen.now
-            self._batches.clear()
+            self._begin_anew(seen.now)
+        self._wanted = None if scaling is not None else seen.wanted
         return scaling
+
+    def _notice(self, seen: TaskLoad) -> None:
+        """Wait for what follows from the changes of others, too: of users by hand, and of a cluster's machines."""
+        if self._wanted is not None and seen.wanted != self._wanted:
+            self._begin_anew(seen.now)
+
+    def _begin_anew(self, now: float) -> None:
+        self._changed = now
+        self._batches.clear()
 
     def _learn(self, seen: TaskLoad, scaling: Scaling) -> None:
         """Wait for twice as long before there are fewer tasks again, where that had to be undone soon."""
@@ -96,8 +114,8 @@ class LoadScale:
         self._batches.append(_Seen(seen.now, behind_by(seen), busy, busiest))
 
     def _limit(self, seen: TaskLoad) -> int:
-        """No more tasks than there is room for, and than there are partitions: a further one would have none."""
-        return max(1, min(self._most or seen.room, seen.room, seen.partitions))
+        """No more tasks than can work at once, and than there are partitions: a further one would have none."""
+        return max(1, min(self._most or self._usual or seen.hands, seen.hands, seen.partitions))
 
     def _helps(self, seen: TaskLoad) -> bool:
         """Whether there can be more tasks, and tasks are what batches wait for; they are until that is known."""
@@ -131,7 +149,7 @@ class LoadScale:
     def _moved(self, seen: TaskLoad, reason: str) -> Scaling | None:
         """Give partitions to other tasks, if one task has clearly more to do than it need have."""
         load = seen.load or {}
-        if seen.tasks != seen.wanted or not load:
+        if seen.tasks != seen.wanted or seen.hands == 1 or not load:
             return None
         owners = balanced_owners(seen.partitions, seen.tasks, load, seen.owners)
         before, after = (busiest_share(one, seen.tasks, load) for one in (seen.owners, owners))
@@ -155,7 +173,9 @@ class LoadScale:
         """Fewer tasks, if they have been idle for most of a while and nothing was behind."""
         least = min(self._least, seen.wanted)
         recent = [one for one in self._batches if one.now > seen.now - self._idle]
-        if seen.target is None or seen.wanted <= least or seen.now - self._changed < self._idle:
+        if seen.target is None or not seen.spread:
+            return None
+        if seen.wanted <= least or seen.now - self._changed < self._idle:
             return None
         if (
             not recent

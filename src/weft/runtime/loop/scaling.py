@@ -35,15 +35,17 @@ LOOKS = 1.0  # seconds between two looks how much room there is
 class TaskLoad:
     """What is known between two batches: ``last`` is the last batch.
 
-    There are so many ``tasks``, so many are ``wanted``, and there is ``room`` for so many. ``load`` is what partitions
-    had to do lately, in seconds a batch, and ``owners`` are their tasks. ``now`` is in seconds of a steady clock, and
-    results are wanted within ``target`` seconds (None: there is no target). Tasks may be ``spread`` over machines.
+    There are so many ``tasks``, so many are ``wanted``, there is ``room`` for so many, and so many can work at once, by
+    as many ``hands``. ``load`` is what partitions had to do lately, in seconds a batch, and ``owners`` are their tasks.
+    ``now`` is in seconds of a steady clock, and results are wanted within ``target`` seconds (None: there is no
+    target). Tasks may be ``spread`` over machines.
     """
 
     now: float
     tasks: int
     wanted: int
     room: int
+    hands: int
     last: BatchMetrics | None = None
     load: Mapping[int, float] | None = None
     owners: tuple[int, ...] = ()
@@ -112,7 +114,7 @@ class TaskScaling:
         self._assignment: Assignment | None = None
         self._asked: int | None = None
         self._asking = threading.Lock()
-        self._room, self._looked = 0, -LOOKS
+        self._room, self._hands, self._looked = 0, 0, -LOOKS
 
     @property
     def wanted(self) -> int:
@@ -161,12 +163,12 @@ class TaskScaling:
     def _seen(self, last: BatchMetrics | None, partitions: int, target: float | None) -> TaskLoad:
         now, tasks = time.monotonic(), self._executor.tasks
         if isinstance(self._scaler, FixedScale):
-            return TaskLoad(now, tasks, self.wanted, tasks)
+            return TaskLoad(now, tasks, self.wanted, tasks, tasks)
         if now >= self._looked + LOOKS:
-            self._looked, self._room = now, self._executor.room
+            self._looked, self._room, self._hands = now, self._executor.room, self._executor.hands
         owners = self.owners(partitions, tasks)
         known = (last, self._load, owners, target, self._executor.spread)
-        return TaskLoad(now, tasks, self.wanted, self._room, *known)
+        return TaskLoad(now, tasks, self.wanted, self._room, self._hands, *known)
 
     def owners(self, partitions: int, tasks: int) -> tuple[int, ...]:
         """The task of each partition, where there are so many; as in the last batch, if that is possible."""

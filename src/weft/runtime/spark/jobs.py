@@ -8,6 +8,7 @@ added.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -56,6 +57,11 @@ class JobsExecutor:
     def room(self) -> int:
         """As many tasks as can run at once, now or once Spark has got more executors."""
         return room_of(self.spark)
+
+    @property
+    def hands(self) -> int:
+        """The same, but no more than this machine has cores where it has all the tasks."""
+        return self.room if self.spread else min(self.room, os.cpu_count() or 1)
 
     @property
     def spread(self) -> bool:

@@ -80,6 +80,11 @@ class ResidentExecutor:
         return room if self.place.host is not None else max(1, room - 1)
 
     @property
+    def hands(self) -> int:
+        """The same, but no more than this machine has cores where it has all the tasks."""
+        return self.room if self.spread else min(self.room, os.cpu_count() or 1)
+
+    @property
     def spread(self) -> bool:
         """Whether tasks run on several machines."""
         return self.place.host is not None

@@ -188,8 +188,9 @@ def room_of(spark: SparkSession) -> int:
     slots = slots_of(spark)
     if slots is not None:
         return slots
-    settings = spark.sparkContext.getConf()
-    now = int(spark.sparkContext.defaultParallelism)
+    with naming_java_death(spark):
+        settings = spark.sparkContext.getConf()
+        now = int(spark.sparkContext.defaultParallelism)
     if (settings.get("spark.dynamicAllocation.enabled") or "false").lower() != "true":
         return now
     executors = settings.get("spark.dynamicAllocation.maxExecutors") or ""
