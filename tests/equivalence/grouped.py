@@ -15,7 +15,7 @@ import weft
 __all__ = ["BEGINNING", "SCHEMA", "STREAMS", "random_session", "random_tables", "random_text", "rounded"]
 
 BEGINNING = datetime(2026, 1, 1, tzinfo=timezone.utc)
-SCHEMA = "k int, x long, d decimal(6,2), f double, s string, ts timestamp"
+SCHEMA = "k int, x long, d decimal(6,2), f double, s string, till timestamp, ts timestamp"
 STREAMS = ("a", "b", "c")
 _ARROW = pa.schema(
     [
@@ -24,6 +24,7 @@ _ARROW = pa.schema(
         ("d", pa.decimal128(6, 2)),
         ("f", pa.float64()),
         ("s", pa.string()),
+        ("till", pa.timestamp("us", tz="UTC")),
         ("ts", pa.timestamp("us", tz="UTC")),
     ]
 )
@@ -31,6 +32,8 @@ _JOINS = (
     "a",
     "a [RANGE 5 SECONDS], b [RANGE 8 SECONDS] WHERE a.k = b.k",
     "a, b WHERE a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + INTERVAL '6' SECOND",
+    "a, b WHERE a.k = b.k AND b.ts BETWEEN a.ts AND a.till",
+    "a, b, c WHERE a.k = b.k AND b.ts <= a.till AND c.x = b.x AND c.ts <= b.till AND b.till <= a.till",
     "a [RANGE 5 SECONDS], b [RANGE 5 SECONDS], c [RANGE 9 SECONDS] WHERE a.k = b.k AND b.x = c.x",
     "a [RANGE 4 SECONDS], b [RANGE 4 SECONDS], c [RANGE 4 SECONDS] WHERE a.k = b.k AND b.k = c.k",
     "a [RANGE 5 SECONDS] LEFT JOIN b [RANGE 5 SECONDS] ON a.k = b.k AND a.x < b.x",
@@ -66,6 +69,7 @@ def random_text(rng: random.Random) -> str:
     if rng.random() < 0.1:
         return f"SELECT DISTINCT {one}.k, {one}.x % 2 AS p FROM {join}"
     keys = rng.sample([f"{one}.k", f"{one}.s", f"{names[-1]}.x % 3", f"{one}.f"], rng.randint(0, 2))
+    keys += [f"{rng.choice(names)}.{name}" for name in ("till", "ts") if rng.random() < 0.3]
     window = rng.choice(_WINDOWS).format(t=f"{rng.choice(names)}.ts")
     chosen = rng.sample(_AGGREGATES, rng.randint(1, 5))
     shown = [f"{key} AS k{place}" for place, key in enumerate(keys)]
@@ -112,6 +116,7 @@ def _row(rng: random.Random, time: datetime) -> dict[str, Any]:
         if rng.random() < 0.5
         else rng.random(),
         "s": rng.choice("pqr"),
+        "till": time + timedelta(seconds=rng.randint(0, 9)),
     }
     return {name: None if rng.random() < 0.08 else value for name, value in values.items()} | {"ts": time}
 

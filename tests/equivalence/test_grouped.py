@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 
 import pyarrow as pa
 import pytest
@@ -38,3 +39,20 @@ def last_per_key(table: pa.Table) -> pa.Table:
     keys = [name for name in table.schema.names if name[0] in "kw"]
     rows = {tuple(map(str, (row[key] for key in keys))): row for row in table.to_pylist()}
     return pa.Table.from_pylist(list(rows.values()), schema=table.schema)
+
+
+def test_a_group_leaves_when_a_key_says_that_it_is_complete() -> None:
+    """Groups by a time that bounds a join would wait for the end of the input, which does not come."""
+    joined = "a, b WHERE a.k = b.k AND b.ts BETWEEN a.ts AND a.till"
+    text = f"SELECT a.k, a.till, count(*) AS n FROM {joined} GROUP BY 1, 2"
+    rng = random.Random(3)
+    run = LocalRun(random_session(rng, q=(text, "append")))
+    tables = random_tables(rng, 60)
+    run.batch({name: table for name, table in tables.items() if name != "c"})
+    mark = min(max(tables[name]["ts"].to_pylist()) for name in ("a", "b")) - timedelta(seconds=2)
+    given = run.results("q")["till"].to_pylist()
+    assert given
+    assert max(given) < mark
+    run.end()
+    late = run.results("q")["till"].to_pylist()[len(given) :]
+    assert min(late) >= mark

@@ -7,12 +7,12 @@ import pytest
 import weft
 from weft.errors import QueryError, SqlError
 from weft.logical.catalog import Catalog
-from weft.logical.outer.group_closing import check_groups, closing_span
+from weft.logical.outer.group_closing import check_groups, group_ends
 from weft.logical.query.query import with_mode
 from weft.logical.schema import Schema, Stream
 from weft.sql.bind import parse_query
 
-SCHEMA = Schema.parse("k long, x int, d decimal(10,2), s string, ts timestamp")
+SCHEMA = Schema.parse("k long, x int, d decimal(10,2), s string, till timestamp, ts timestamp")
 CATALOG = Catalog((Stream("a", SCHEMA, "ts"), Stream("b", SCHEMA, "ts")))
 
 # What is refused, what the error says, and what the hint suggests instead.
@@ -124,18 +124,38 @@ def test_when_groups_are_complete_is_inferred() -> None:
     """A group would leave while rows of it can still come, or never."""
     window = "GROUP BY window({}, '10 minutes')"
     joined = "SELECT count(*) FROM a [RANGE 1 MINUTE], b [RANGE 5 MINUTES] WHERE a.k = b.k "
-    spans = {
-        "SELECT count(*) FROM a " + window.format("ts"): 0,
-        joined + window.format("a.ts"): 60,
-        joined + window.format("b.ts"): 300,
-        joined + window.format("greatest(a.ts, b.ts)"): 60,
-        joined + window.format("a.ts + INTERVAL '20' SECOND"): 40,
-        "SELECT count(*) FROM a, b WHERE a.k = b.k " + window.format("a.ts"): None,
+    unbounded = "SELECT count(*) FROM a, b WHERE a.k = b.k "
+    until = "SELECT count(*) FROM a, b WHERE a.k = b.k AND b.ts BETWEEN a.ts AND a.till GROUP BY "
+    ends = {
+        "SELECT count(*) FROM a " + window.format("ts"): [{"w": 0}],
+        joined + window.format("a.ts"): [{"w": 60}],
+        joined + window.format("b.ts"): [{"w": 300}],
+        joined + window.format("greatest(a.ts, b.ts)"): [{"w": 0}],
+        joined + window.format("a.ts + INTERVAL '20' SECOND"): [{"w": 40}],
+        joined + "GROUP BY a.ts, b.ts": [{"k0": 0, "k1": 300}, {"k0": 60, "k1": 0}],
+        until + "a.k, a.till": [{"k1": 0}],
+        until + "a.till - INTERVAL '5' SECOND": [{"k0": 5}],
+        until + "a.k, b.ts": [{"k1": 0}],
+        until + "b.ts, a.till": [{"k0": 0, "k1": 0}],
+        until + "a.ts": None,
+        until + "window(a.till, '10 minutes')": [{"w": 0}],
+        unbounded + "GROUP BY a.ts, b.ts": [{"k0": 0}, {"k1": 0}],
+        unbounded + window.format("a.ts"): None,
         "SELECT count(*) FROM a": None,
+        "SELECT count(*) FROM a GROUP BY k, ts": [{"k1": 0}],
     }
-    for text, seconds in spans.items():
-        span = closing_span(parse_query(text, CATALOG), None)
-        assert (None if span is None else span.total_seconds()) == seconds, text
+    for text, expected in ends.items():
+        found = group_ends(parse_query(text, CATALOG), None)
+        known = found and [{end.column: end.after.total_seconds() for end in some} for some in found]
+        assert known == expected, text
+
+
+def test_a_key_that_may_be_missing_closes_no_group() -> None:
+    """Groups of padded rows would be kept for ever, and nobody told."""
+    joined = "SELECT count(*) FROM a [RANGE 1 MINUTE] LEFT JOIN b [RANGE 1 MINUTE] ON a.k = b.k GROUP BY "
+    check_groups(parse_query(joined + "a.ts", CATALOG), "q")
+    with pytest.raises(QueryError, match="would never be complete"):
+        check_groups(parse_query(joined + "b.ts", CATALOG), "q")
 
 
 def test_groups_that_never_close_are_refused_and_may_be_updated() -> None:

@@ -50,13 +50,14 @@ class PartialGroups:
     """How the partial groups of a query are made and combined.
 
     ``keys`` are columns of the join. ``states`` are by the name of the aggregate, each with the column it is over, None
-    if all rows count. A group closes when the clock is ``span`` past the end of its window; None: never.
+    if all rows count. A group closes when the clock has passed, of each of ``ends``, the earliest of its times: a
+    column of partial groups plus microseconds; None: never.
     """
 
     keys: tuple[str, ...]
     window: TimeWindow | None
     states: Mapping[str, tuple[AggregateState, str | None]]
-    span: int | None
+    ends: Sequence[Sequence[tuple[str, int]]] | None
 
     def lift(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The partial groups of rows of the join; a row whose time is NULL is in no window."""
@@ -100,11 +101,23 @@ class PartialGroups:
 
     def _with_closes(self, groups: pa.RecordBatch) -> pa.RecordBatch:
         """Partial groups with the times at which they are complete."""
-        if self.span is None or self.window is None:
+        if self.ends is None:
             return groups
-        one_more = 1 if self.window.slide is None else 0  # a session goes on if a row comes just when it ends
-        closes = np.minimum(longs(column(groups, END)) + self.span + one_more, FARTHEST)
+        closes = np.full(groups.num_rows, -FARTHEST)
+        for alternatives in self.ends:
+            earliest = np.full(groups.num_rows, FARTHEST)
+            for name, after in alternatives:
+                np.minimum(earliest, self._times(groups, name) + after, out=earliest)
+            np.maximum(closes, earliest, out=closes)
         return _replaced(groups, {CLOSES: closes})
+
+    def _times(self, groups: pa.RecordBatch, name: str) -> Longs:
+        """The first times after those that a column has; where it has none, the farthest."""
+        if name == END:  # which is after its window; but a session goes on if a row comes just when it ends
+            return longs(column(groups, END)) + (self.window is not None and self.window.slide is None)
+        times = flatten(column(groups, name))
+        found: Longs = np.where(times.is_valid(), longs(times.fill_null(0)), FARTHEST - 1) + 1
+        return found
 
     def combine(self, groups: pa.RecordBatch) -> pa.RecordBatch:
         """One row for each group of some partial groups."""

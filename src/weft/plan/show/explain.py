@@ -15,9 +15,10 @@ from weft.errors import WeftError
 from weft.logical.expr.expression import Call, all_of, to_sql
 from weft.logical.expr.user_functions import FunctionFigures, has_user_call
 from weft.logical.outer.asof import asof_joins
-from weft.logical.outer.group_closing import closing_span
+from weft.logical.outer.group_closing import GroupEnd, group_ends
 from weft.logical.outer.outer import joins, visible
 from weft.logical.outer.waiting import AT_ONCE, waits
+from weft.logical.query.grouping import Grouping
 from weft.logical.query.join_tree import ASOF, LACKS_LEFT, Join
 from weft.logical.query.ordering import Ordering
 from weft.logical.query.query import Query
@@ -25,7 +26,7 @@ from weft.logical.query.window import Rows
 from weft.logical.times import format_duration
 from weft.plan.homes import locate_rows
 from weft.plan.join_plan import CallCost, Cost
-from weft.plan.physical.graph import PhysicalGraph, StoreNode
+from weft.plan.physical.graph import Member, PhysicalGraph, StoreNode
 from weft.plan.physical.rules import ProbeRule, StoreRule
 from weft.plan.physical.search import describe_searches
 from weft.plan.show.figures import number, table
@@ -78,15 +79,29 @@ def _group_lines(graph: PhysicalGraph) -> list[str]:
     grouped = [(member, member.query.grouping) for member in graph.members if member.query.grouping]
     lines = []
     for member, grouping in grouped:
-        tree = None if member.closing is None else member.closing.tree
-        span, given = closing_span(member.query, tree), {o.name: o.expr for o in member.query.projection}
+        given = {o.name: o.expr for o in member.query.projection}
         by = grouping.group_sql(given).partition(" HAVING ")[0].removeprefix(" GROUP BY ")
-        closes = "when the input ends" if span is None else f"{format_duration(span)} after their windows"
-        closes = closes if span != timedelta(0) else "at the end of their windows"
-        lines.append(
-            (by or "all columns", str(len(grouping.aggregates)), grouping.mode, closes, str(graph.hops))
-        )
+        closes, count = _group_closes(member, grouping), str(len(grouping.aggregates))
+        lines.append((by or "all columns", count, grouping.mode, closes, str(graph.hops)))
     return ["Groups", *table(_GROUP_HEADS, lines), ""] if lines else []
+
+
+def _group_closes(member: Member, grouping: Grouping) -> str:
+    """When groups are complete, in words."""
+    ends = group_ends(member.query, None if member.closing is None else member.closing.tree)
+    if ends is None:
+        return "when the input ends"
+    given = {output.name: to_sql(output.expr) for output in member.query.projection}
+    if grouping.window is not None:
+        given[grouping.window.column] = "the end of their windows"
+    return " and ".join(" or ".join(_since(end, given[end.column]) for end in some) for some in ends)
+
+
+def _since(end: GroupEnd, time: str) -> str:
+    if not end.after:
+        return f"after {time}"
+    side = "after" if end.after > timedelta(0) else "before"
+    return f"{format_duration(abs(end.after))} {side} {time}"
 
 
 def _ordered(ordering: Ordering) -> str:

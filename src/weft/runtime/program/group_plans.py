@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from weft.bucket.bucket import FARTHEST
 from weft.bucket.index import Order, by_hash
 from weft.errors import PlanError
 from weft.kernels.expr.arrow import arrow_type
-from weft.kernels.groups.partials import CLOSES, HASH, PartialGroups, TimeWindow
+from weft.kernels.groups.partials import CLOSES, END, HASH, PartialGroups, TimeWindow
 from weft.kernels.groups.states import state_of
-from weft.logical.outer.group_closing import closing_span
+from weft.logical.outer.group_closing import GroupEnd, group_ends
 from weft.logical.query.grouping import GROUP, Grouping, GroupWindow
 from weft.plan.physical.graph import Member
 from weft.plan.physical.rules import RESULT, Edge
@@ -77,7 +78,7 @@ def group_plans(members: Iterable[Member], hop: int) -> dict[str, GroupPlan]:
 
 
 def _plan(member: Member, grouping: Grouping, hop: int) -> GroupPlan:
-    span = closing_span(member.query, None if member.closing is None else member.closing.tree)
+    ends = group_ends(member.query, None if member.closing is None else member.closing.tree)
     kinds = {output.name: arrow_type(output.expr.type) for output in member.query.projection}
     states = {}
     for one in grouping.aggregates:
@@ -85,10 +86,16 @@ def _plan(member: Member, grouping: Grouping, hop: int) -> GroupPlan:
             raise PlanError(f"an aggregate cannot be called {one.name!r}")
         kind = None if one.argument is None else kinds[one.argument]
         states[one.name] = state_of(one.function, kind, arrow_type(one.type), one.most), one.argument
-    partials = PartialGroups(
-        grouping.keys, _window(grouping.window), states, None if span is None else micros(span)
-    )
+    window = _window(grouping.window)
+    times = None if ends is None else [[_time(end, window) for end in some] for some in ends]
+    partials = PartialGroups(grouping.keys, window, states, times)
     return GroupPlan(member, grouping, partials, hop)
+
+
+def _time(end: GroupEnd, window: TimeWindow | None) -> tuple[str, int]:
+    """A time that ends a group, as a column of partial groups and microseconds to be added."""
+    name = END if window is not None and window.column == end.column else end.column
+    return name, max(-FARTHEST, min(FARTHEST, micros(end.after)))
 
 
 def _window(window: GroupWindow | None) -> TimeWindow | None:
