@@ -147,7 +147,7 @@ class TaskScaling:
         if self.wanted < scaling.tasks:
             reason = f"{reason}; there is room for {self.wanted}"
         what = f"{before} → {self.wanted} tasks" if self.wanted != before else f"{before} tasks"
-        change = PlanChange(plan.number, scaling.way, scaling.cause, reason, what)
+        change = PlanChange(plan.number, scaling.way, scaling.cause, reason, what, tasks=self.wanted)
         self.changes = (*self.changes[1 - KEPT :], change)
         _LOG.info("the tasks change: %s", change)
         return replace(plan, tasks=self.wanted, scaling=f"{scaling.way}: {reason}")

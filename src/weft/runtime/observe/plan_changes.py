@@ -14,11 +14,12 @@ __all__ = ["PlanChange", "history_text"]
 class PlanChange:
     """A change of the plan, which took effect with batch ``batch``.
 
-    ``way`` is how: "at once", "eager", "side by side" (stores begin to be filled), "filled" (they answer from now on),
-    or "given up". ``what`` names the probe orders and stores that changed, and ``cause`` is why a plan was looked for.
-    ``gain`` is the part of the work that the plan was expected to save, ``seconds`` and ``bytes`` are what the
-    migration was expected to take and to lay out anew. ``observed`` is the part of the work per row that it really
-    saved; None until that is known.
+    ``way`` is how: "at once", "eager", "side by side" (stores begin to be filled), "filled" (they answer from now on)
+    or "given up". If only tasks changed, there are so many ``tasks`` since, and ``way`` is "scaled up", "scaled down",
+    "scaled out", "scaled in" or "moved partitions". ``what`` names the probe orders and stores that changed, and
+    ``cause`` is why a plan was looked for. ``gain`` is the part of the work that the plan was expected to save,
+    ``seconds`` and ``bytes`` are what the migration was expected to take and to lay out anew. ``observed`` is the part
+    of the work per row that it really saved; None until that is known.
     """
 
     batch: int
@@ -30,6 +31,7 @@ class PlanChange:
     seconds: float = 0.0
     bytes: int = 0
     observed: float | None = None
+    tasks: int | None = None
 
     def __str__(self) -> str:
         seen = "" if self.observed is None else f"; observed: {self.observed:+.0%}"

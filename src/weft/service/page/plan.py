@@ -30,6 +30,7 @@ __all__ = [
     "details",
     "on_pick",
     "plan",
+    "version_reason",
 ]
 
 
@@ -96,7 +97,7 @@ def plan(visit: Visit) -> Live:
     def show(found: _Shown) -> None:
         trees.set_options([_ALL, *found.queries], value=choice.trees_of)
         line.set_content(_time_line(found.versions, choice.version))
-        reason.set_text(_reason(found.current))
+        reason.set_text(version_reason(found.current))
         legend.set_content(_legend(found.queries, choice.only) if choice.trees_of == _ALL else "")
         picture.set_content(found.picture)
         panel.set_visibility(found.details is not None)
@@ -194,7 +195,7 @@ def _time_line(versions: tuple[PlanVersion, ...], chosen: int | None) -> str:
     for version in reversed(versions):
         newest = version is versions[-1]
         here = version.number == chosen or (newest and chosen is None)
-        caused = ' <span class="caused">●</span>' if version.changes else ""
+        caused = ' <span class="caused">●</span>' if version.changes or version.scalings else ""
         at = datetime.fromtimestamp(version.started, timezone.utc).strftime("%H:%M:%S")
         parts.append(
             f'<button type="button" class="{"here" if here else ""}" aria-pressed="{str(here).lower()}" '
@@ -205,11 +206,12 @@ def _time_line(versions: tuple[PlanVersion, ...], chosen: int | None) -> str:
     return "".join(parts)
 
 
-def _reason(version: PlanVersion | None) -> str:
+def version_reason(version: PlanVersion | None) -> str:
+    """Which batches a plan ran, why it took the place of another, and how tasks changed meanwhile, in words."""
     if version is None:
         return ""
     span = f"batches {version.first} to {version.last}"
-    seen = [str(change) for change in version.changes]
+    seen = [str(change) for change in (*version.changes, *version.scalings)]
     return "\n".join([f"{version.title} · {span}", *seen])
 
 

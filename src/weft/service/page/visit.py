@@ -52,7 +52,7 @@ class PlanVersion:
     """A graph that batches ran by, from batch ``first`` to ``last``; ``batches`` are the last of them.
 
     ``title`` says in a few words why it took the place of the one before, and ``changes`` are those that the data
-    caused.
+    caused. ``scalings`` are the changes of tasks while it ran.
     """
 
     number: int
@@ -63,6 +63,7 @@ class PlanVersion:
     title: str
     changes: tuple[PlanChange, ...] = ()
     batches: tuple[BatchMetrics, ...] = ()
+    scalings: tuple[PlanChange, ...] = ()
 
     def observation(self) -> Observation | None:
         """What its last batches did; None before the first is done."""
@@ -71,12 +72,12 @@ class PlanVersion:
     @property
     def reason(self) -> str:
         """Why, in all words."""
-        return "\n".join(f"{one.cause}: {one.reason}" for one in self.changes)
+        return "\n".join(f"{one.cause}: {one.reason}" for one in (*self.changes, *self.scalings))
 
 
 @dataclass(frozen=True, slots=True)
 class PlanBeginning:
-    """When a graph began to run, with which batch, and what was new about it."""
+    """When a graph, or other tasks, began to run, with which batch, and what was new about it."""
 
     started: float
     first: int
@@ -101,15 +102,23 @@ class PlanVersions:
     def look(self) -> tuple[PlanVersion, ...]:
         """All versions that are kept, oldest first, with the batches up to now."""
         with self._lock:
-            for graph, metrics in self._session.batches_after(self._seen):
+            newer = self._session.batches_after(self._seen)
+            changes = self._session.plan_history  # after the batches, so that theirs are among them
+            for graph, metrics in newer:
                 self._seen = metrics.number
                 if graph is not None:
                     self._take(graph, metrics)
-            changes = self._session.plan_history
+                self._take_scalings(metrics, changes)
             self._versions = tuple(
                 _explained(self._versions, place, changes) for place in range(len(self._versions))
             )
             return self._versions
+
+    def _take_scalings(self, metrics: BatchMetrics, changes: Sequence[PlanChange]) -> None:
+        for one in changes:
+            if one.batch == metrics.number and one.tasks is not None:
+                title = f"{one.way}, {one.what} · {one.cause} · {one.reason}"
+                self._beginnings.append(PlanBeginning(metrics.started, metrics.number, title))
 
     def _take(self, graph: PhysicalGraph, metrics: BatchMetrics) -> None:
         last = self._versions[-1] if self._versions else None
@@ -127,11 +136,14 @@ class PlanVersions:
 
 
 def _explained(versions: tuple[PlanVersion, ...], place: int, changes: Sequence[PlanChange]) -> PlanVersion:
-    """A version with the changes that took effect with it."""
+    """A version with the changes that took effect with it, and those of tasks while it ran."""
     version = versions[place]
     before = versions[place - 1].first if place else -1
-    own = tuple(one for one in changes if before < one.batch <= version.first) if place else ()
-    return version if own == version.changes else replace(version, changes=own)
+    own = (
+        [one for one in changes if one.tasks is None and before < one.batch <= version.first] if place else []
+    )
+    tasks = [one for one in changes if one.tasks is not None and version.first <= one.batch <= version.last]
+    return replace(version, changes=tuple(own), scalings=tuple(tasks))
 
 
 def what_happened(before: PhysicalGraph | None, after: PhysicalGraph) -> str:

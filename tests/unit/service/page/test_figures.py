@@ -26,7 +26,7 @@ from weft.service.hub.values import NewQuery
 from weft.service.page.charts import CHARTS, Trend, chart_data, chart_options
 from weft.service.page.demo import balance_text
 from weft.service.page.overview import stream_cells
-from weft.service.page.plan import details
+from weft.service.page.plan import details, version_reason
 from weft.service.page.visit import PageModel, PlanVersions, what_happened
 from weft.service.pipeline import load_pipeline
 from weft.stats.histogram import Histogram, Latency
@@ -113,6 +113,27 @@ def test_versions_of_a_plan_say_what_happened() -> None:
     run.batch({})
     assert versions.look()[-1].title == "− pairs"
     assert second.observation() is not None
+
+
+def test_a_plan_shows_the_changes_of_its_tasks() -> None:
+    """They are no plans of their own: they would be shown with the next plan only, as if it came of them."""
+    made = session({"pairs": QUERIES["pairs"]})
+    run = LocalRun(made)
+    made._last_run = Running(run._loop)
+    versions = PlanVersions(made)
+    run.batch({})
+    run._loop.scaling.ask(3)
+    run.batch({})
+    made.query(QUERIES["chain"], name="chain", sink=to_memory())
+    run.batch({})
+    first, second = versions.look()
+    assert [(one.batch, one.tasks) for one in first.scalings] == [(1, 3)]
+    assert "3 tasks were asked for" in first.reason
+    assert "batch 1: scaled up · asked for · 3 tasks were asked for · 2 → 3 tasks" in version_reason(first)
+    assert (second.changes, second.scalings) == ((), ())
+    titles = [(one.first, one.title) for one in versions.beginnings()]
+    assert (1, "scaled up, 2 → 3 tasks · asked for · 3 tasks were asked for") in titles
+    assert len(titles) == 3
 
 
 def test_queries_and_orders_are_told_apart() -> None:
