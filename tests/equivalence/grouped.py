@@ -44,7 +44,7 @@ _JOINS = (
 )
 _AGGREGATES = (
     *("count(*)", "count({v})", "sum({v}.x)", "sum({v}.d)", "sum({v}.f)", "avg({v}.x)", "avg({v}.d)"),
-    *("avg({v}.f)", "min({v}.s)", "max({v}.s)", "min({v}.f)", "max({v}.d)", "max({v}.ts)"),
+    *("avg({v}.f)", "min({v}.s)", "max({v}.s)", "min({v}.f)", "max({v}.f)", "max({v}.d)", "max({v}.ts)"),
     *("count(DISTINCT {v}.s)", "approx_count_distinct({v}.x)", "stddev({v}.x)", "var_pop({v}.x)"),
     *("sum({v}.x) FILTER (WHERE {v}.f > 0)", "count(*) FILTER (WHERE {v}.k = 1)", "count_if({v}.x > 2)"),
     *("bool_or({v}.x > 3)", "sum({v}.x) + count(*) * 2", "max({v}.k) - min({v}.k)"),

@@ -30,7 +30,7 @@ def test_groups(seed: int) -> None:
     query = session.parse(text)
     expected = rounded(reference_join(query, tables))
     assert rounded(run.results("q")) == expected, text
-    if updates and "HAVING" not in text and run.results("u").num_rows:
+    if updates and "HAVING" not in text:
         assert rounded(last_per_key(run.results("u"))) == expected, text
 
 

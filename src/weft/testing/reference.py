@@ -48,6 +48,7 @@ __all__ = [
     "UNTIL",
     "define_functions",
     "groups_of",
+    "groups_of_rows",
     "inside_counts",
     "join_within_times",
     "reference_join",
@@ -72,6 +73,11 @@ def reference_join(
         positions = {alias: _column(tables, alias, POSITION) for alias in query.driving}
         joined = joined.filter(pa.array(inside_counts(query, joined, positions, groups_of(query, tables))))
     rows = joined.select([output.name for output in query.projection])
+    return groups_of_rows(query, rows)
+
+
+def groups_of_rows(query: Query, rows: pa.Table) -> pa.Table:
+    """The results of a query whose join gave these rows: the rows themselves, or their groups."""
     return rows if query.grouping is None else reference_groups(_connection(), query, rows, _transpiled)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.shares import seeds
 from weft.kernels.groups.exact_sums import float_digits, merged_digits
-from weft.kernels.groups.partials import PartialGroups
+from weft.kernels.groups.partials import PartialGroups, TimeWindow
 from weft.kernels.groups.states import state_of
 
 
@@ -59,3 +59,27 @@ def test_keys_are_equal_as_in_spark() -> None:
     groups = PartialGroups(("k",), None, {"a0": (state_of("count", None, pa.int64()), None)}, None)
     lifted = groups.lift(pa.RecordBatch.from_pydict({"k": keys}))
     assert groups.values(lifted, pa.timestamp("us"))["a0"].to_pylist() == [2, 2, 2]
+
+
+def test_nan_is_the_largest_value() -> None:
+    """Arrow sorts NaN last in both orders, so MAX would pass over it."""
+    values = pa.array([1.0, math.nan, math.inf, None, math.nan], pa.float64())
+    rows = pa.RecordBatch.from_pydict({"k": pa.array([1, 1, 1, 1, 2]), "x": values})
+    states = {name: (state_of(name, pa.float64(), pa.float64()), "x") for name in ("min", "max")}
+    groups = PartialGroups(("k",), None, states, None)
+    found = groups.values(groups.lift(rows), pa.timestamp("us"))
+    assert found["min"][0].as_py() == 1.0
+    assert math.isnan(found["min"][1].as_py())
+    assert all(math.isnan(value) for value in found["max"].to_pylist())
+
+
+def test_sessions_of_many_keys_are_kept_apart_however_far_their_times_are() -> None:
+    """Ends of keys would be kept apart by numbers that overflow."""
+    day, century = 86_400_000_000, 100 * 365 * 86_400_000_000
+    count = 5_000
+    keys = np.repeat(np.arange(count), 2)
+    times = np.tile(np.array([-century, century]), count) + np.arange(2 * count) * day
+    window = TimeWindow("t", day, None)
+    groups = PartialGroups(("k",), window, {"n": (state_of("count", None, pa.int64()), None)}, None)
+    rows = pa.RecordBatch.from_pydict({"k": pa.array(keys), "t": pa.array(times)})
+    assert groups.lift(rows).num_rows == 2 * count

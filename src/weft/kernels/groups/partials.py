@@ -154,12 +154,14 @@ class PartialGroups:
 
     def _sessions(self, keyed: Longs, groups: pa.RecordBatch) -> Groups:
         """Of rows with the same keys, those whose sessions touch each other are of one group."""
-        starts, ends = longs(column(groups, START)), longs(column(groups, END))
+        times = np.concatenate([longs(column(groups, START)), longs(column(groups, END))])
+        ranks = np.unique(times, return_inverse=True)[1]  # small, however far apart times are
+        starts, ends = np.split(ranks, 2)
         order = np.lexsort((starts, keyed))
         key, start, end = keyed[order], starts[order], ends[order]
         if not order.size:
             return Groups(keyed, keyed)
-        base = int(end.max()) - int(start.min()) + 2  # keeps the ends of different keys apart
+        base = int(end.max()) + 1  # keeps the ends of different keys apart
         reached = np.maximum.accumulate(end + key * base)
         begins = np.ones(order.size, np.bool_)
         begins[1:] = start[1:] + key[1:] * base > reached[:-1]

@@ -253,8 +253,11 @@ class Extreme:
     def _best(self, values: Any, ids: Longs, groups: int) -> Longs:
         """The place of the best value of each group; of values that are not NULL."""
         order = "descending" if self.largest else "ascending"
-        table = pa.table({"g": ids, "v": values})
-        sorted_rows = pc.sort_indices(table, [("g", "ascending"), ("v", order)]).to_numpy()
+        by = {"g": ids, "v": values}
+        if pa.types.is_floating(values.type):  # Arrow has NaN last in both orders
+            by = {"g": ids, "nan": values.is_nan(), "v": values}
+        orders = [(name, "ascending" if name == "g" else order) for name in by]
+        sorted_rows = pc.sort_indices(pa.table(by), orders).to_numpy()
         found = np.full(groups, -1, np.int64)
         if sorted_rows.size:
             by_group = ids[sorted_rows]

@@ -2,7 +2,8 @@
 
 Guarantees: a task sends partial groups, never the rows that they are made of. In `append`, a group leaves once, in the
 first batch whose clock has passed the time at which it is complete; in `update`, a group leaves in every batch that
-changed it, as it is then; a row of SELECT DISTINCT leaves when it is first seen. Which groups leave is a function of
+changed it, as it is then; a row of SELECT DISTINCT leaves when it is first seen. Groups of the stored past that a query
+asks for are kept before its first batch, and leave as if they were of that batch. Which groups leave is a function of
 the store, of the batch's rows and of the clocks in its plan; so a batch that is repeated gives the same.
 
 Runs of a group store are combined as they are merged, so a group is in O(log) runs however often it changes. Sessions
@@ -101,9 +102,17 @@ class _GroupStore:
         mode = self.plan.grouping.mode
         if mode == APPEND:
             return self._complete(added)
+        member = self.plan.member
+        if member.backfill and self.batch_order.number == member.first:
+            return self._all(added)
         if added is None:
-            return None
+            return self._of_no_rows(added)
         return self._changed(added, only_new=mode == FIRST)
+
+    def _all(self, added: pa.RecordBatch | None) -> pa.RecordBatch | None:
+        """All groups there are: in the first batch of a query that asked for the past, none has been given yet."""
+        parts = [*(run.batch for run in self.earlier), *([added] if added is not None else [])]
+        return self.plan.partials.combine(concat(parts)) if parts else None
 
     def _complete(self, added: pa.RecordBatch | None) -> pa.RecordBatch | None:
         """The groups that are complete in this batch, and were not before."""
