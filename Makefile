@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs demo java test ci warm archive check lint format types imports unit campaign faults golden fuzz bench kafka broker delta iceberg lock clean wheel newcomer
+.PHONY: help setup docs demo java test ci warm archive check lint format types imports unit campaign functions faults golden fuzz bench kafka broker delta iceberg lock clean wheel newcomer
 
 # Compiled files are kept, whatever the environment says: every worker would compile all tests anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -73,6 +73,10 @@ campaign: $(READY) archive ## Run all tests on many random cases, others each ti
 	@echo "make campaign SEED=$(SEED) SCALE=$(SCALE)"
 	$(ARCHIVE) $(PYTEST) --seed $(SEED) --scale $(SCALE) || \
 		{ echo "to repeat it: make campaign SEED=$(SEED) SCALE=$(SCALE)"; exit 1; }
+
+functions: $(READY) java ## Compare every function of SQL with Spark, 300,000 cells, others each time; SEED=... repeats them
+	@echo "make functions SEED=$(SEED)"
+	SPARK_LOCAL_IP=127.0.0.1 $(BIN)/pytest -q tests/equivalence/test_scalar_functions.py --seed $(SEED) --scale 2
 
 FAULTS := tests/recovery/test_faults.py tests/recovery/test_suspended.py tests/recovery/test_places.py \
 	tests/recovery/test_log_losses.py tests/unit/service/test_promises.py

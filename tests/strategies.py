@@ -122,6 +122,9 @@ LITERALS: dict[str, st.SearchStrategy[Literal]] = {
     "time": (st.dates(date(1, 1, 1)) | st.datetimes(datetime(1, 1, 1))).map(literal),
     "timestamp": st.datetimes(datetime(1, 1, 1)).map(literal),
     "interval": intervals.map(literal),
+    "format": st.sampled_from(("yyyy-MM-dd", "d.M.yy HH:mm", "''at'' h a", "yyyyMMdd HHmmss.SSS")).map(
+        literal
+    ),
 }
 
 # Which kinds of arguments give which kind of value; every function of the table is here.
@@ -143,6 +146,7 @@ SIGNATURES: dict[str, list[tuple[str, tuple[str, ...]]]] = {
         ("levenshtein", ("string", "string")),
         ("unix_micros", ("timestamp",)),
         ("second_with_fraction", ("time",)),
+        ("unix_timestamp", ("time",)),
         ("pmod", ("number", "number")),
         ("nanvl", ("number", "number")),
     ],
@@ -163,6 +167,7 @@ SIGNATURES: dict[str, list[tuple[str, tuple[str, ...]]]] = {
         ("coalesce", ("string", "string")),
         ("case", ("boolean", "string", "string")),
         ("hex", ("string",)),
+        ("date_format", ("time", "format")),
         ("regexp_extract", ("string", "string")),
         ("regexp_replace", ("string", "string", "string")),
     ],
@@ -189,7 +194,7 @@ SIGNATURES: dict[str, list[tuple[str, tuple[str, ...]]]] = {
         ("greatest", ("time", "time")),
         ("coalesce", ("time", "time")),
     ],
-    "timestamp": [("+", ("timestamp", "interval"))],
+    "timestamp": [("+", ("timestamp", "interval")), ("to_timestamp", ("string", "format"))],
     "interval": [
         ("-", ("time", "time")),
         ("+", ("interval", "interval")),
@@ -231,6 +236,8 @@ UNTESTED = set(FUNCTIONS) - OTHERWISE - {name for rows in SIGNATURES.values() fo
 @st.composite
 def leaves(draw: st.DrawFn, inputs: Sequence[Input], kind: str) -> Expr:
     """A column of the kind, or a constant."""
+    if kind == "format":
+        return draw(LITERALS[kind])
     columns = [column for input_ in inputs for column in input_.columns if column.type.name in KINDS[kind]]
     luck = draw(st.integers(0, 80))
     if columns and luck % 4:
@@ -241,7 +248,7 @@ def leaves(draw: st.DrawFn, inputs: Sequence[Input], kind: str) -> Expr:
 @st.composite
 def expressions(draw: st.DrawFn, inputs: Sequence[Input], kind: str, depth: int = 4) -> Expr:
     """A typed expression over the inputs, at most so deep."""
-    if depth <= 1 or not draw(st.integers(0, 3)):
+    if depth <= 1 or kind == "format" or not draw(st.integers(0, 3)):
         return draw(leaves(inputs, kind))
     function, kinds = draw(st.sampled_from([*SIGNATURES[kind], ("cast", ())]))
     try:

@@ -128,7 +128,73 @@ TAKEN: dict[str, tuple[str, ...]] = {
     "double": ("double", "float", "int", "decimal(10,2)"),
     "small": ("int",),
 }
+MOMENTS = [
+    *("2024-02-29 12:30:15", "2023-02-29 12:30:15", "2024-13-01 00:00:00", "2024-02-29 24:00:00", "20240229"),
+    *("202402291", "29.2.2024", "1.1.1", "31.12.9999", "2024-02-29 12:30:15.1", "2024-02-29 12:30:15.123456"),
+    *(
+        "2024-02-29 12:30:15.1234567",
+        "2024-366",
+        "2023-366",
+        "2024-000",
+        "29 FEB 2024",
+        "29 feb 2024",
+        "9 Feb 2024",
+    ),
+    *(
+        "February 29, 24 1:05 PM",
+        "may 1, 99 12:00 am",
+        "12:30",
+        "24:00",
+        "12 pm",
+        "00 AM",
+        "12 AM",
+        "",
+        " ",
+        "x",
+    ),
+    *(
+        "2024-02-29T24:00:00.5",
+        "2024-02-29T01:02:03.123",
+        "02/29",
+        "2/9",
+        "12/31",
+        " 20240229",
+        "-2024-001",
+        "0000-001",
+    ),
+]
 SMALL = [-3, -1, 0, 1, 2, 3, 5, 8, None]
+
+WRITTEN = (
+    "yyyy-MM-dd HH:mm:ss.SSS",
+    "y/M/d h:m:s a",
+    "EEEE, dd MMMM yy",
+    "E MMM LL D",
+    "DDD DD k K kk KK hh",
+    "Q QQ QQQ",
+    "SSSSSS S SSSSSSSSS",
+    "yyyyMMdd\\'T\\'HHmmssXXX",
+    "X x xxx Z y yyyyy",
+)
+READ = (
+    "yyyy-MM-dd HH:mm:ss",
+    "yyyyMMdd",
+    "d.M.y",
+    "yyyy-MM-dd HH:mm:ss.SSSSSS",
+    "yyyy-DDD",
+    "dd MMM yyyy",
+    "MMMM d, yy h:mm a",
+    "HH:mm",
+    "hh a",
+    "yyyy-MM-dd\\'T\\'kk:mm:ss.SSS",
+    "MM/dd",
+)
+
+
+def _read_by(function: str) -> tuple[str, ...]:
+    """Texts of times read by formats."""
+    return tuple(f"{function}({{moment}}, '{format_}')" for format_ in READ)
+
 
 # How functions are written that no signature types, and those whose arguments must be of a size that makes sense.
 FORMS: dict[str, tuple[str, ...]] = {
@@ -200,8 +266,11 @@ FORMS: dict[str, tuple[str, ...]] = {
     "next_day": ("next_day({date}, 'Mon')", "next_day({date}, 'sunday')", "next_day({date}, {string})"),
     "make_date": ("make_date(2024 + {small}, {small}, {small})", "make_date(2023, 2, 27 + {small})"),
     "make_timestamp": ("make_timestamp(2024, {small}, 3, {small}, 5, 6.5)",),
-    "to_date": ("to_date({string})", "to_date({timestamp})"),
-    "to_timestamp": ("to_timestamp({string})", "to_timestamp({date})"),
+    "to_date": ("to_date({string})", "to_date({timestamp})", *_read_by("to_date")),
+    "to_timestamp": ("to_timestamp({string})", "to_timestamp({date})", *_read_by("to_timestamp")),
+    "unix_timestamp": ("unix_timestamp({timestamp})", *_read_by("unix_timestamp")[:3]),
+    "date_format": tuple(f"date_format({{time}}, '{format_}')" for format_ in WRITTEN),
+    "from_unixtime": ("from_unixtime({int})", "from_unixtime({small}, 'yy-D HH:mm')"),
     "date_add": ("date_add({date}, {small})", "{date} + {small}", "date_add({timestamp}, {small})"),
     "date_sub": ("date_sub({date}, {small})", "{date} - {small}"),
     "add_months": ("add_months({date}, {small})", "add_months({timestamp}, {small})"),
@@ -349,8 +418,8 @@ class Drawn:
 def table(random: Random, rows: int = ROWS) -> tuple[pa.Table, Schema]:
     """Columns of every type with values at its edges, some of them NULL; three of each type."""
     columns, fields = {}, []
-    for kind, pool in (*POOLS.items(), ("small", SMALL)):
-        type_ = parse_type("int" if kind == "small" else kind)
+    for kind, pool in (*POOLS.items(), ("small", SMALL), ("moment", MOMENTS)):
+        type_ = parse_type({"small": "int", "moment": "string"}.get(kind, kind))
         for place in range(3):
             name = f"{re.sub(r'[^a-z0-9]', '_', kind)}_{place}"
             drawn = [None if random.random() < 0.06 else random.choice(pool) for _ in range(rows)]
@@ -394,7 +463,7 @@ def _type_name(type_: str) -> str:
 def _filled(random: Random, form: str) -> str:
     def column(match: re.Match[str]) -> str:
         kind = random.choice(TAKEN.get(match[1], (match[1],)))
-        kind = "small" if match[1] == "small" else kind
+        kind = match[1] if match[1] in ("small", "moment") else kind
         return f"{re.sub(r'[^a-z0-9]', '_', kind)}_{random.randrange(3)}"
 
     return re.sub(r"\{([a-z]+(?:\(\d+,\d+\))?)\}", column, form)

@@ -139,6 +139,10 @@ def is_compared(expr: Call) -> bool:
     kind = expr.args[0].type
     if expr.function in ("neg", "abs", "round") and kind.name == "decimal":
         return kind.precision < 34  # beyond, Spark rounds before it looks whether the result fits
+    if expr.function in ("substring", "add_months") and any(arg.type.name == "long" for arg in expr.args[1:]):
+        return False  # Spark casts these to an INT, and stops where they are none
+    if any(isinstance(arg, Call) and arg.args[0].type.name in ("float", "double") for arg in expr.args):
+        return False  # a text made of a float, which has some digits too many before Java 19
     return expr.function in COMPARED
 
 

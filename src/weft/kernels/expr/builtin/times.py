@@ -27,7 +27,16 @@ from weft.kernels.expr.datum import (
     with_nulls,
 )
 
-__all__ = ["FUNCTIONS", "days_of", "micros_of", "months_later"]
+__all__ = [
+    "DAY",
+    "FUNCTIONS",
+    "civil_days",
+    "days_of",
+    "micros_of",
+    "month_number",
+    "months_later",
+    "year_days",
+]
 
 DAY = 86_400_000_000  # microseconds
 _MOST_MONTHS = 2**28  # more than dates of 32 bits are apart
@@ -91,18 +100,20 @@ def _by_micros(function: Callable[[Longs], Any]) -> ColumnFunction:
     return rule
 
 
-def _year_days(days: Longs) -> Any:
+def year_days(days: Longs) -> Any:
+    """The day of the year, from 1, of days since 1970."""
     return days - days.astype("M8[D]").astype("M8[Y]").astype("M8[D]").astype(np.int64) + 1
 
 
-def _month_number(days: Longs) -> Any:
+def month_number(days: Longs) -> Any:
+    """The months since 1970 of days since then."""
     return days.astype("M8[D]").astype("M8[M]").astype(np.int64)
 
 
 def _week(days: Longs) -> Any:
     """The number of the week as ISO 8601 counts: week 1 has the first Thursday of the year."""
     thursday = days - (days + 3) % 7 + 3
-    return (_year_days(thursday) - 1) // 7 + 1
+    return (year_days(thursday) - 1) // 7 + 1
 
 
 def _week_year(days: Longs) -> Any:
@@ -151,7 +162,7 @@ def _months_between(args: Sequence[Any], kind: pa.DataType) -> Any:
     end, start = columns_of(args[:2])
     micros = [micros_of(value) for value in (end, start)]
     days = [value // DAY for value in micros]
-    months = _month_number(days[0]) - _month_number(days[1])
+    months = month_number(days[0]) - month_number(days[1])
     firsts = [day.astype("M8[D]").astype("M8[M]") for day in days]
     places = [day - first.astype("M8[D]").astype(np.int64) for day, first in zip(days, firsts, strict=True)]
     last = [_last_day(first).astype(np.int64) == day for day, first in zip(days, firsts, strict=True)]
@@ -184,7 +195,7 @@ def _start_of(days: Longs, unit: str) -> Any:
     if unit == "W":
         return days - (days + 3) % 7
     if unit == "Q":
-        months = _month_number(days)
+        months = month_number(days)
         return (months - months % 3).astype("M8[M]").astype("M8[D]").astype(np.int64)
     return days.astype("M8[D]").astype(f"M8[{unit}]").astype("M8[D]").astype(np.int64)
 
@@ -221,12 +232,12 @@ def _next_day(args: Sequence[Any], kind: pa.DataType) -> Any:
 
 def _make_date(args: Sequence[Any], kind: pa.DataType) -> Any:
     parts = columns_of(args)
-    days, exists = _civil(*(numbers(part).astype(np.int64) for part in parts))
+    days, exists = civil_days(*(numbers(part).astype(np.int64) for part in parts))
     found = _dates(days, parts, kind)
     return pc.if_else(pa.array(exists), found, pa.scalar(None, kind))
 
 
-def _civil(year: Longs, month: Longs, day: Longs) -> tuple[Longs, Mask]:
+def civil_days(year: Longs, month: Longs, day: Longs) -> tuple[Longs, Mask]:
     """The days since 1970 of dates, and which of them exist."""
     good = (month >= 1) & (month <= 12) & (day >= 1) & (np.abs(year) < 1_000_000)
     first = ((np.where(good, year, 1970) - 1970) * 12 + np.where(good, month, 1) - 1).astype("M8[M]")
@@ -239,7 +250,7 @@ def _make_timestamp(args: Sequence[Any], _kind: pa.DataType) -> Any:
     parts = columns_of(args)
     year, month, day, hour, minute = (numbers(part).astype(np.int64) for part in parts[:5])
     seconds = np.round(numbers(parts[5]).astype(np.float64) * 1e6)
-    days, exists = _civil(year, month, day)
+    days, exists = civil_days(year, month, day)
     exists &= (hour >= 0) & (hour < 24) & (minute >= 0) & (minute < 60)
     exists &= (seconds >= 0) & (seconds <= 60e6)
     micros = np.where(exists, seconds, 0).astype(np.int64)
@@ -288,7 +299,7 @@ def _whole_months(one: Longs, other: Longs) -> Longs:
     """How many whole months lie between two times: a month is whole when its day and its time of day have come."""
     days, end = one // DAY, other // DAY
     end = end - ((end > days) & (other % DAY < one % DAY)) + ((end < days) & (other % DAY > one % DAY))
-    packed = [_month_number(day) * 32 + day - _start_of(day, "M") for day in (days, end)]
+    packed = [month_number(day) * 32 + day - _start_of(day, "M") for day in (days, end)]
     apart = packed[1] - packed[0]
     whole: Longs = np.sign(apart) * (np.abs(apart) // 32)
     return whole
@@ -325,16 +336,16 @@ def _clock(extract: Callable[..., Any]) -> ColumnFunction:
 
 FUNCTIONS: dict[str, ColumnFunction] = {
     "year": _by_days(lambda days: days.astype("M8[D]").astype("M8[Y]").astype(np.int64) + 1970),
-    "quarter": _by_days(lambda days: _month_number(days) % 12 // 3 + 1),
-    "month": _by_days(lambda days: _month_number(days) % 12 + 1),
+    "quarter": _by_days(lambda days: month_number(days) % 12 // 3 + 1),
+    "month": _by_days(lambda days: month_number(days) % 12 + 1),
     "day": _by_days(lambda days: days - _start_of(days, "M") + 1),
-    "dayofyear": _by_days(_year_days),
+    "dayofyear": _by_days(year_days),
     "dayofweek": _by_days(lambda days: (days + 4) % 7 + 1),
     "weekday": _by_days(lambda days: (days + 3) % 7),
     "weekofyear": _by_days(_week),
     "yearofweek": _by_days(_week_year),
     "dayname": _name_of(_WEEKDAYS, lambda days: (days + 3) % 7),
-    "monthname": _name_of(_MONTHS, lambda days: _month_number(days) % 12),
+    "monthname": _name_of(_MONTHS, lambda days: month_number(days) % 12),
     "hour": _clock(pc.hour),
     "minute": _clock(pc.minute),
     "second": _clock(pc.second),

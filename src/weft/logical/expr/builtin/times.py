@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from weft.errors import QueryError
 from weft.logical.expr.builtin.entry import Function, define
-from weft.logical.expr.conversion import DATE, TIMESTAMP, cast
+from weft.logical.expr.builtin.formats import DEFAULT_FORMAT, pieces_of, reading_pattern
+from weft.logical.expr.conversion import DATE, STRING, TIMESTAMP, cast, coerce, literal
 from weft.logical.expr.expression import Call, Expr, Literal, make_call
 from weft.logical.expr.rules import CallTypes, TypingRule, fitted, mismatch
 from weft.logical.schema import DataType
@@ -30,14 +31,56 @@ _UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND",
 
 
 def _to(type_: DataType) -> tuple[TypingRule, int, int]:
-    """The rule of a function of one argument that is a cast."""
+    """The rule of a function that is a cast, or, of a text with a format, reads it."""
 
     def rule(function: str, args: Sequence[Expr]) -> Expr:
         if not (args[0].type.is_time or args[0].type.name in ("string", "null")):
-            raise mismatch(function, args, "it takes (time)")
-        return cast(args[0], type_)
+            raise mismatch(function, args, "it takes (time), or (string, format)")
+        if len(args) == 1 or args[0].type.is_time:
+            return cast(args[0], type_)
+        return cast(_read(function, args), type_)
 
-    return rule, 1, 1
+    return rule, 1, 2
+
+
+def _read(function: str, args: Sequence[Expr]) -> Expr:
+    """The time that a text has by a format."""
+    format_ = _format(function, args[1])
+    if isinstance(format_.value, str):
+        reading_pattern(format_.value)
+    return make_call("to_timestamp", (coerce(args[0], STRING), format_), TIMESTAMP)
+
+
+def _format(function: str, arg: Expr) -> Literal:
+    if not isinstance(arg, Literal) or not isinstance(arg.value, str | None):
+        raise QueryError(
+            f"{function} needs a constant format: {arg}", hint="write the format itself, as in 'yyyy-MM-dd'"
+        )
+    return Literal(arg.value, STRING)
+
+
+def _write(function: str, args: Sequence[Expr]) -> Expr:
+    """A time as a text, by a format."""
+    moment, format_ = fitted(args[0], "timestamp"), _format(function, args[1])
+    if moment is None:
+        raise mismatch(function, args, "it takes (time, format)")
+    if isinstance(format_.value, str):
+        pieces_of(format_.value)
+    return make_call("date_format", (moment, format_), STRING)
+
+
+def _from_unix_time(_function: str, args: Sequence[Expr]) -> Expr:
+    """FROM_UNIXTIME is DATE_FORMAT of a number of seconds."""
+    moment = CallTypes.parse("long -> timestamp").rule("timestamp_seconds", args[:1])
+    return _write("from_unixtime", (moment, args[1] if len(args) > 1 else literal(DEFAULT_FORMAT)))
+
+
+def _unix_time(function: str, args: Sequence[Expr]) -> Expr:
+    """The seconds of a time, or of a text by a format."""
+    moment = args[0]
+    if moment.type == STRING:
+        moment = _read(function, (moment, args[1] if len(args) > 1 else literal(DEFAULT_FORMAT)))
+    return CallTypes.parse("timestamp -> long").rule(function, (moment,))
 
 
 def _part(function: str, args: Sequence[Expr]) -> Expr:
@@ -251,17 +294,35 @@ TIMES: tuple[Function, ...] = (
     define(
         "to_date",
         _to(DATE),
-        "to_date(x)",
+        "to_date(x), to_date(s, format)",
         "The date that a text or a time has.",
         "to_date('2024-05-31 10:00:00') → 2024-05-31",
+        "to_date('31.5.2024', 'd.M.yyyy') → 2024-05-31",
         rewritten=True,
     ),
     define(
         "to_timestamp",
         _to(TIMESTAMP),
-        "to_timestamp(x)",
-        "The time that a text has.",
+        "to_timestamp(x), to_timestamp(s, format)",
+        "The time that a text has; a format is of the letters y, M, d, D, H, h, K, k, m, s, S and a.",
         "to_timestamp('2024-05-31 10:00:00') → 2024-05-31 10:00:00+00:00",
+        "to_timestamp('31 May 24 1:05 PM', 'd MMM yy h:mm a') → 2024-05-31 13:05:00+00:00",
+        rewritten=True,
+    ),
+    define(
+        "date_format",
+        (_write, 2, 2),
+        "date_format(t, format)",
+        "A time as a text; beside the letters of `to_timestamp`, a format may have E, Q, X, x and Z.",
+        "date_format(TIMESTAMP '2024-05-31 13:45:10', 'EEE, d MMM yyyy h:mm a') → Fri, 31 May 2024 1:45 PM",
+    ),
+    define(
+        "from_unixtime",
+        (_from_unix_time, 1, 2),
+        "from_unixtime(n), from_unixtime(n, format)",
+        "The time so many seconds after 1970 began, as a text.",
+        "from_unixtime(1) → 1970-01-01 00:00:01",
+        "from_unixtime(0, 'd/M/yy') → 1/1/70",
         rewritten=True,
     ),
     define(
@@ -297,10 +358,11 @@ TIMES: tuple[Function, ...] = (
     ),
     define(
         "unix_timestamp",
-        "timestamp -> long",
-        "unix_timestamp(t)",
-        "Seconds since 1970, of earlier times rounded up.",
+        (_unix_time, 1, 2),
+        "unix_timestamp(t), unix_timestamp(s), unix_timestamp(s, format)",
+        "Seconds since 1970, of earlier times rounded up; of a text by a format, `yyyy-MM-dd HH:mm:ss` unless given.",
         "unix_timestamp(TIMESTAMP '1970-01-01 00:00:01') → 1",
+        "unix_timestamp('2/1970', 'M/yyyy') → 2678400",
         also="to_unix_timestamp",
     ),
     define(
