@@ -154,7 +154,7 @@ class LocalRunner:
     @property
     def states(self) -> list[_Partition]:
         """The stores, by partition."""
-        return [_Partition(self.loop, number) for number in range(self.partitions)]
+        return [_Partition(self.loop, number) for number in range(self.loop.before.ranges or self.partitions)]
 
     @property
     def dealt(self) -> dict[str, int]:

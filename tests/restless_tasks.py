@@ -1,4 +1,4 @@
-"""Runs whose tasks change all the time: there are others of them with every few batches, with any partitions."""
+"""Runs whose tasks and partitions change all the time: there are others of them with every few batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST = 7  # tasks; there may be more of them than partitions
 
 
 class RestlessScale:
-    """Has any number of tasks with any partitions; ``made`` says how often it has changed them."""
+    """Has any number of tasks with any of any number of partitions; ``made`` says how often it has changed them."""
 
     def __init__(self, rng: random.Random, often: float = 0.6, most: int = MOST) -> None:
         self.rng, self.often, self.most = rng, often, most
@@ -25,7 +25,9 @@ class RestlessScale:
         self.made += 1
         tasks = self.rng.randint(1, min(self.most, seen.room))
         owners = tuple(self.rng.randrange(tasks) for _ in range(seen.partitions))
-        return Scaling("scaled", tasks, "a test", "a draw", owners if self.rng.random() < 0.8 else ())
+        partitions = self.rng.choice((0, 0, 1, 2, 3, 4, 7))
+        owners = owners if self.rng.random() < 0.8 else ()
+        return Scaling("scaled", tasks, "a test", "a draw", owners, partitions)
 
 
 def random_scale(seed: int) -> Scaler:

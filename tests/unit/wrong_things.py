@@ -294,7 +294,7 @@ CALLS = (
     method(session, "check_suspended"),
     method(session, "remove_stream", name="t"),
     method(session, "run_available"),
-    method(session, "scale", tasks=2),
+    method(session, "scale", tasks=2, partitions=2),
     method(session, "selectivity", predicate="a.k = b.k", value=0.5),
     method(session, "start"),
     method(session, "statistics_report"),

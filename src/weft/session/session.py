@@ -396,15 +396,27 @@ class Session(SessionRelations, SessionViews):
             self._last_run.check_suspended()
 
     @checked(ConfigError)
-    def scale(self, *, tasks: int) -> None:
-        """Have another number of tasks from the next batch on, as far as there is room for them.
+    def scale(self, *, tasks: int | None = None, partitions: int | None = None) -> None:
+        """Have another number of tasks, or of partitions, from the next batch on.
 
-        Tasks share the partitions of the state, and none of it is copied. Tasks for which Spark has to find room first
-        begin when it has; batches go on with those there are until then. `plan_history` says what came of it.
+        Tasks share the partitions of the state, as far as there is room for tasks. Tasks for which Spark has to find
+        room first begin when it has; batches go on with those there are until then. Partitions are ranges of hashes, of
+        which others are made between two batches. None of the state is copied for either. `plan_history` says what
+        came of it.
         """
-        if tasks < 1:
+        if tasks is not None and tasks < 1:
             raise ConfigError(f"{tasks} tasks run nothing", hint="use 1 or more, as in scale(tasks=2)")
-        self._run_under_way().loop.scaling.ask(tasks)
+        if partitions is not None and partitions < 1:
+            raise ConfigError(
+                f"{partitions} partitions hold nothing", hint="use 1 or more, as in scale(partitions=8)"
+            )
+        if tasks is None and partitions is None:
+            raise ConfigError("nothing is scaled", hint="say what, as in scale(tasks=2)")
+        scaling = self._run_under_way().loop.scaling
+        if tasks is not None:
+            scaling.ask(tasks)
+        if partitions is not None:
+            scaling.ask_partitions(partitions)
 
     def stop(self) -> None:
         """Stop after the batch under way; a session that is not running stays so."""

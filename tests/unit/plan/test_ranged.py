@@ -103,13 +103,8 @@ def test_rows_go_to_every_partition_of_their_cells_once(partitions: int) -> None
     parts = route.split(rows, targets, partitions, owners)
     found = Counter((p, i) for p, part in enumerate(parts) for i in part.column("i").to_pylist())
     wanted = {0: [0], 1: [-1, 0, 1], 2: range(5, 501), 3: [], 4: []}
-    assert found == Counter({(c % partitions, i): 1 for i, cells in wanted.items() for c in cells})
-
-
-def test_cells_take_turns() -> None:
-    cells = pa.array([-1, 0, 1, 2, 3, None])
-    assert route.by_cell([cells], 3).tolist() == [2, 0, 1, 2, 0, -1]
-    assert route.by_cell([cells], 3, nulls=True).tolist()[-1] == 0
+    homes = {c: int(route.partitions([pa.array([c])], partitions)[0]) for c in range(-1, 501)}
+    assert found == Counter({(homes[c], i): 1 for i, cells in wanted.items() for c in cells})
 
 
 def test_the_most_selective_band_is_searched() -> None:

@@ -62,6 +62,10 @@ def test_tasks_change_with_the_next_batch_and_the_history_says_why(tmp_path: Pat
             session.process_all_available()
         with pytest.raises(ConfigError, match="0 tasks"):
             session.scale(tasks=0)
+        with pytest.raises(ConfigError, match=r"(?s)0 partitions.*scale\(partitions=8\)"):
+            session.scale(partitions=0)
+        with pytest.raises(ConfigError, match=r"(?s)nothing is scaled.*scale\(tasks=2\)"):
+            session.scale()
     finally:
         session.stop()
     assert sorted(query.results()["k"].to_pylist()) == list(range(300))

@@ -1,9 +1,9 @@
 """Which partition a tuple goes to.
 
 Guarantees: `by_hash` sends equal keys to the same partition, in every process; `split` keeps the order of arrival
-inside a partition. The partition is taken from bits of the hash that the directories do not use, so that the keys of
-one partition fill the slots of its buckets evenly. NULL keys join nothing; with ``nulls`` their tuples go to partition
-0, for outer joins, and without it they are dropped.
+inside a partition. A partition is a range of hashes (`range_of`), as large as any other, so that a partition's part of
+a run in hash order is a slice of it. NULL keys join nothing; with ``nulls`` their tuples go to the last partition, for
+outer joins, and without it they are dropped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from weft.bucket.memory import fresh
 from weft.bucket.words import Column, key_words
 from weft.errors import StateError
 
-__all__ = ["by_cell", "by_hash", "dealt", "group", "in_cells", "partitions", "split"]
+__all__ = ["by_hash", "dealt", "group", "in_cells", "partitions", "range_of", "split"]
+
+MANY = 4  # a row that reaches more than so many cells for each partition goes to all partitions
 
 
 def by_hash(
@@ -45,18 +47,18 @@ def partitions(keys: Sequence[Column], count: int, *, nulls: bool = False) -> In
     out = fresh(words.values.size, np.int32)
     _partition(words.values, np.uint64(count), out)
     if words.valid is not None:
-        out[~words.valid] = 0 if nulls else -1
+        out[~words.valid] = count - 1 if nulls else -1
     return out
 
 
-def by_cell(cells: Sequence[Column], count: int, *, nulls: bool = False) -> Ints:
-    """The partition of every row by the number of its cell; neighbouring cells go to different partitions."""
-    _check(count)
-    words = key_words(cells)
-    out = frozen((words.values % count).astype(np.int32))
-    if words.valid is not None:
-        out = np.where(words.valid, out, np.int32(0 if nulls else -1))
-    return out
+def range_of(partition: int, count: int) -> tuple[int, int]:
+    """The hashes of a partition: from the first one on, and before the second.
+
+    >>> [range_of(partition, 2) == (partition << 63, (partition + 1) << 63) for partition in range(2)]
+    [True, True]
+    """
+    low, high = (-(-(number << 32) // count) << 32 for number in (partition, partition + 1))
+    return low, high
 
 
 def in_cells(first: Column, last: Column, count: int) -> tuple[Ints, Ints]:
@@ -67,14 +69,17 @@ def in_cells(first: Column, last: Column, count: int) -> tuple[Ints, Ints]:
     _check(count)
     low, high = (key_words([side]) for side in (first, last))
     rows = low.values.size
-    cells = np.minimum(high.values - low.values + 1, count)
+    cells = np.minimum(high.values - low.values + 1, MANY * count)
     for side in (low, high):
         cells = cells if side.valid is None else np.where(side.valid, cells, 0)
     copies = np.maximum(cells, 0)
-    owners = np.repeat(np.arange(rows, dtype=np.int32), copies)
+    owners = np.repeat(np.arange(rows, dtype=np.int64), copies)
     ahead = np.arange(owners.size) - np.repeat(np.cumsum(copies) - copies, copies)
-    targets = ((low.values[owners] + ahead) % count).astype(np.int32)
-    return targets, owners
+    targets = partitions([pa.array(low.values[owners].astype(np.int64) + ahead)], count)
+    far = copies[owners] == MANY * count
+    targets = np.where(far, ahead % count, targets)
+    once = np.unique(owners * count + targets)
+    return (once % count).astype(np.int32), (once // count).astype(np.int32)
 
 
 def split(
@@ -106,13 +111,13 @@ def _check(count: int) -> None:
         raise StateError(f"there cannot be {count} partitions")
 
 
-_LOWER, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
+_32 = np.uint64(32)
 
 
 @compiled
 def _partition(words: Array, count: np.uint64, out: Ints) -> None:
     for i in range(words.size):
-        out[i] = np.int32(((mix(np.int64(words[i])) & _LOWER) * count) >> _32)
+        out[i] = np.int32(((mix(np.int64(words[i])) >> _32) * count) >> _32)
 
 
 @compiled

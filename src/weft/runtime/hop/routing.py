@@ -17,7 +17,6 @@ from weft.bucket.compiled import Mask
 from weft.kernels.query_sets.query_set import nonempty, only, sets_of
 from weft.kernels.route import partition as route
 from weft.kernels.route.heavy import deal_rows, heavy_rows
-from weft.logical.expr.bounds import measured_in_cells
 from weft.logical.expr.expression import Expr
 from weft.plan.physical.rules import Edge, StoreRule, Users
 from weft.plan.schedule import ALL, GROUP_BY, LOCAL, SPAN
@@ -84,8 +83,7 @@ def _parcels(
         yield from _send_apart(program, edge, edge.by, batch, slim, batch_order, outcome)
     elif edge.kind == GROUP_BY and edge.by is not None:
         values = values_of(batch, edge.by)
-        place = route.by_cell if measured_in_cells(edge.by) else route.partitions
-        yield Parcel(edge.name, slim, place([values], count, nulls=edge.nulls))
+        yield Parcel(edge.name, slim, route.partitions([values], count, nulls=edge.nulls))
     else:
         begin = outcome.deal(edge.name, slim.num_rows, batch_order.number) if begin is None else begin
         yield Parcel(edge.name, slim, route.dealt(slim.num_rows, count, begin))

@@ -54,6 +54,7 @@ __all__ = ["FORMAT", "Checkpoint"]
 _LOG = logging.getLogger("weft")
 
 KEPT = 2  # manifests: the last one, and the one that a repetition of the last batch starts from
+SWEEP = 64  # batches between two looks for files that several partitions named
 
 
 class Checkpoint:
@@ -88,14 +89,13 @@ class Checkpoint:
         """The directory of the log; None if it is not on a disk."""
         return self.storage.root if isinstance(self.storage, LocalDisk) else None
 
-    def open(self, streams: Mapping[str, Any], **fixed: Any) -> str:
+    def open(self, streams: Mapping[str, Any], **also: Any) -> str:
         """Lock the log for a session with these streams, and return its identity.
 
         A log of another format version or in use by another session is refused. So is a log that knows a stream which
-        is missing or different in ``streams``; additional streams are fine. The values in ``fixed`` have to be equal to
-        those with which the log was made.
+        is missing or different in ``streams``; additional streams are fine. What ``also`` says is noted with them.
         """
-        identity = self._ownership.open(streams, fixed)
+        identity = self._ownership.open(streams, also)
         self._check_complete()
         return identity
 
@@ -194,6 +194,17 @@ class Checkpoint:
     def list_files(self, number: int) -> None:
         """Look for files that nothing names when this batch and the next ones are committed; else tasks delete them."""
         self._listing = max(self._listing, number + KEPT)
+
+    def follow_ranges(self, before: Manifest, now: Manifest) -> None:
+        """Look for files that nothing names when partitions have become others, and now and then after that.
+
+        Several partitions may name the same file then, and no task knows when the last of them does not.
+        """
+        is_new = now.ranges != before.ranges and bool(before.partitions)
+        if is_new:
+            self._ownership.note("rehomed")
+        if is_new or (self._ownership.has("rehomed") and not now.number % SWEEP):
+            self.list_files(now.number)
 
     def _in_use(self) -> set[str]:
         """The entries that plans name, and those that a plan is about to name."""

@@ -23,9 +23,10 @@ from weft.storage.storage import LocalDisk, Memory, Storage
 
 __all__ = ["FORMAT", "Ownership"]
 
-FORMAT = 7
+FORMAT = 8
+_READ = (7, FORMAT)  # the formats that are read; a session goes on in its own
 
-_FLAGS = ("stops", "requests")
+_FLAGS = ("stops", "requests", "rehomed")
 
 # Older formats, and the last version of Weft that reads each.
 _READ_BY = {1: "0.1", 2: "0.1", 3: "0.1", 4: "0.1", 5: "0.1", 6: "0.1"}
@@ -42,7 +43,7 @@ class Ownership:
         self._is_closed = False
         self._known: dict[str, Any] = {}  # the log's format, identity and flags
         self._removed: list[str] = []  # the names of streams that were removed
-        self._claimed: dict[str, Any] = {}  # the streams it is opened for, and what is fixed with them
+        self._claimed: dict[str, Any] = {}  # the streams it is opened for, and what is noted with them
 
     @property
     def has_commits(self) -> bool:
@@ -50,11 +51,18 @@ class Ownership:
         return bool(self._known.get("committed"))
 
     def has(self, flag: str) -> bool:
-        """Whether something was ever noted: ``stops`` of queries, ``requests`` for queries while a session ran."""
+        """Whether something was ever noted.
+
+        There are ``stops`` of queries, ``requests`` for queries while a session ran, and partitions that were
+        ``rehomed``.
+        """
         return bool(self._known.get(flag))
 
-    def open(self, streams: Mapping[str, Any], fixed: Mapping[str, Any]) -> str:
-        """Lock the log for a session with these streams, or refuse it; return its identity."""
+    def open(self, streams: Mapping[str, Any], also: Mapping[str, Any]) -> str:
+        """Lock the log for a session with these streams, or refuse it; return its identity.
+
+        What ``also`` says is noted with the streams.
+        """
         self._is_closed = False
         if isinstance(self._storage, LocalDisk):
             self._storage.make_folder(BUCKETS)
@@ -66,13 +74,12 @@ class Ownership:
         self.check_free(streams)
         if "streams" in found:
             self._check_streams(found["streams"], streams)
-            self._check_fixed(found, fixed)
         identity: str = found.get("identity") or uuid.uuid4().hex
         flags = {name: found.get(name, False) for name in ("committed", *_FLAGS)}
         self._known = {"format": FORMAT, "identity": identity, **flags}
         if self._removed:
             self._known["removed"] = self._removed
-        self._claimed = {"streams": dict(streams), **fixed}
+        self._claimed = {"streams": dict(streams), **also}
         if not found:
             write_record(self._storage, "weft.json", self._known)
         return identity
@@ -128,7 +135,7 @@ class Ownership:
             self.claim()
 
     def note(self, flag: str) -> None:
-        """Record that there is an entry that says more, so that its loss is noticed."""
+        """Record that something has happened: for most flags, an entry says more, and its loss is noticed."""
         if not self.has(flag):
             self._known[flag] = True
             self.claim()
@@ -159,7 +166,7 @@ class Ownership:
     def _check_format(self, data: bytes) -> None:
         """Refuse a log of an older format, which may have no checksums, or of a newer one."""
         found = _format_of(data)
-        if found is not None and found != FORMAT:
+        if found is not None and found not in _READ:
             reader = _READ_BY.get(found)
             hint = f"Weft {reader} reads it; with this version, {NEW_DIRECTORY}" if reader else NEW_DIRECTORY
             raise StateError(
@@ -177,13 +184,6 @@ class Ownership:
                 raise StateError(
                     f"{self._here} belongs to other streams or queries: {_difference(name, what, new[name])}",
                     hint=f"register it as it was, or {NEW_DIRECTORY}",
-                )
-
-    def _check_fixed(self, found: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
-        for name, value in fixed.items():
-            if found[name] != value:
-                raise StateError(
-                    f"{self._here} was made with {name} {found[name]}, not {value}", hint=NEW_DIRECTORY
                 )
 
 

@@ -100,7 +100,8 @@ class Manifest:
     ``results`` counts its results, ``failed`` says why it could not be answered, which stops it, ``closed`` is the time
     up to which rows of a query with outer joins are closed, ``held`` are the results that wait for the watermarks, and
     ``suspended`` are the queries whose sinks cannot take their results. ``metrics`` are empty if no query ran.
-    ``totals`` sum up all batches so far. ``blueprint`` names the blueprint that the batch ran by.
+    ``totals`` sum up all batches so far. ``blueprint`` names the blueprint that the batch ran by. ``ranges`` is how
+    many partitions there are, each with a range of hashes; 0 if an early version shared keys out in another way.
     """
 
     number: int = -1
@@ -130,6 +131,7 @@ class Manifest:
     )  # by query: its sink, and the last batch there
     moved: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     totals: Totals = Totals()  # noqa: RUF009
+    ranges: int = 0
 
     @property
     def held_files(self) -> set[str]:
@@ -189,6 +191,11 @@ class BatchPlan:
     tasks: int = 0
     scaling: str = ""
     shed: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def partitions(self) -> int | None:
+        """How many partitions there are in the batch; None if no query runs."""
+        return None if self.batch_order is None else int(self.batch_order["partitions"])
 
     def without(self, stream: str, cursor: Mapping[str, Any]) -> BatchPlan:
         """The plan without input of a stream that turned out to be blocked; it was taken up to ``cursor``."""

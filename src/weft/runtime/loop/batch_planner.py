@@ -57,6 +57,7 @@ class BatchPlanner:
         self.clock: Callable[[], int] = lambda: time.time_ns() // 1000  # microseconds since 1970
         self.planning = threading.Lock()  # held while a batch is planned, until its plan is in the log
         self.planned = -1  # the last batch whose plan is there
+        self.partitions = config.partitions  # that are wanted
         self._known: dict[str, ActiveQueries] = {}  # the last ones, by the blueprint's name
         self._wake_ups = WakeUps()
 
@@ -149,11 +150,19 @@ class BatchPlanner:
         self._wake_ups.schedule(self.active_queries.program, before, now)
 
     def new(self, before: Manifest, inputs: Mapping[str, tuple[Part, ...]]) -> BatchPlan:
-        """Decide on the plan of the next batch over some input, with all changes of queries that wait."""
+        """Decide on the plan of the next batch over some input, with all changes of queries that wait.
+
+        Partitions become others in a batch by whose plan nothing else changes; what an early version left is shared out
+        anew before anything changes.
+        """
         self._check_open(before, inputs)
         number = before.number + 1
-        changes, migration, reason = self.changelog.take(), None, ""
-        found = self.next_queries(changes, before)
+        migration, reason = None, ""
+        is_early = bool(before.partitions) and not before.ranges
+        changes = Changes({}, {}) if is_early else self.changelog.take()
+        found = None if is_early else self.next_queries(changes, before)
+        stays = found is not None and bool(before.partitions)
+        partitions = before.ranges if stays else self.partitions
         if found is not None:
             self.active_queries, migration, reason = found
         if migration is not None or not self.blueprint:
@@ -166,7 +175,7 @@ class BatchPlanner:
         # Else input that fails could not be taken back.
         ended = self.ending and self.is_whole() and not any(inputs.values())
         if program is not None:
-            batch_order = encode(self._order(program, before, inputs, ended=ended))
+            batch_order = encode(self._order(program, before, inputs, partitions, ended=ended))
         now = self._now(before)
         return BatchPlan(
             number,
@@ -247,6 +256,7 @@ class BatchPlanner:
         program: ExecutableGraph,
         before: Manifest,
         inputs: Mapping[str, tuple[Part, ...]],
+        partitions: int,
         *,
         ended: bool,
     ) -> BatchOrder:
@@ -259,4 +269,4 @@ class BatchPlanner:
             *tables,
             *(alias for alias in order if alias not in tables),
         )  # streams see what tables are now
-        return BatchOrder(seen.batch, first, self.config.partitions, clocks=times)
+        return BatchOrder(seen.batch, first, partitions, clocks=times)

@@ -217,6 +217,7 @@ class Loop:
         if not (chosen or also_empty or due):
             return None
         self.config.statistics.table_rows = self.tables.rows()
+        self.batch_planner.partitions = self.scaling.partitions or self.config.partitions
         with self.batch_planner.planning:
             resets = self.resets.planned(self.before, self.active_queries)
             plan = replace(self.batch_planner.new(apply_resets(self.before, resets), chosen), resets=resets)
@@ -226,7 +227,8 @@ class Loop:
             plan = replace(plan, cursors=self.intake.states(), ages=ages, oldest_age=oldest, blocked=blocked)
             plan = self.tables.planned(replace(plan, shed=self.intake.kept), self.batch_planner, self.before)
             target = min(self.batch_planner.targets().values(), default=None)
-            plan = self.scaling.planned(plan, self.history.last, self.config.partitions, target)
+            plan = self.scaling.repartitioned(plan, self.before, self.config.partitions)
+            plan = self.scaling.planned(plan, self.history.last, plan.partitions or 1, target)
             self.log.write_plan(plan)
             self.batch_planner.settle(plan)
         return plan
@@ -290,7 +292,8 @@ class Loop:
             self.past = self.tasks.run(batch, boundary=True)
             self.config.adapter.migrated(time.perf_counter() - began)
         old = self.batch_planner.queries_of(self.before.blueprint).program
-        manifest = migrated_manifest(self.before, old, self.active_queries.program, migration, self.past.left)
+        states = (old, self.active_queries.program, migration, self.past.left)
+        manifest = migrated_manifest(self.before, *states, plan.partitions)
         self.log.write_migrated(plan.number, manifest)
         return manifest
 
@@ -301,6 +304,7 @@ class Loop:
         progress = StreamProgress.after(executed)
         executed, ordered = self.tasks.order_results(batch, executed, progress)
         finished = finish_batch(executed, progress, ordered, self.backlog(), began)
+        self.log.follow_ranges(self.before, finished.manifest)
         self.before = manifest = finished.manifest
         if program is not None and finished.metrics is not None:
             self.history.add(program.graph, finished.metrics)

@@ -15,9 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from weft.runtime.log.values import BatchPlan
+from weft.logical.codec import decode
+from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.executor import Executor
 from weft.runtime.model.assignment import Assignment, balanced_owners
+from weft.runtime.model.batch_order import BatchOrder
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.runtime.observe.plan_changes import PlanChange
 
@@ -72,7 +74,8 @@ class TaskLoad:
 class Scaling:
     """A change: ``way`` is how, ``tasks`` how many there are then, and ``cause`` and ``reason`` say why.
 
-    With ``owners``, partitions get these tasks; without, they are shared out by their load if there are other tasks.
+    With ``owners``, partitions get these tasks; without, they are shared out by their load if there are other tasks. If
+    ``partitions`` is given, there are to be so many from the batch after that on.
     """
 
     way: str
@@ -80,6 +83,7 @@ class Scaling:
     cause: str
     reason: str
     owners: tuple[int, ...] = ()
+    partitions: int = 0
 
 
 class Scaler(Protocol):
@@ -113,6 +117,7 @@ class TaskScaling:
         self._load: dict[int, float] = {}
         self._assignment: Assignment | None = None
         self._asked: int | None = None
+        self.partitions: int | None = None  # that were asked for; None before any change
         self._asking = threading.Lock()
         self._room, self._hands, self._looked = 0, 0, -LOOKS
 
@@ -131,6 +136,28 @@ class TaskScaling:
         with self._asking:
             self._asked = tasks
 
+    def ask_partitions(self, partitions: int) -> None:
+        """Have so many partitions from the next batch on by whose plan nothing else changes."""
+        self.partitions = partitions
+
+    def repartitioned(self, plan: BatchPlan, before: Manifest, asked_for: int) -> BatchPlan:
+        """The plan of the next batch, with the change of partitions that it begins with, if there is one."""
+        if plan.batch_order is None or not before.partitions:
+            return plan
+        count = decode(BatchOrder, plan.batch_order).partitions
+        if count == before.ranges:
+            return plan
+        reason = f"{count} partitions were asked for"
+        if self.partitions is None:
+            reason = f"the session was started with {asked_for} partitions"
+        if not before.ranges:
+            reason = "an early version shared keys out in another way"
+        what = f"{before.ranges or len(before.partitions)} → {count} partitions"
+        change = PlanChange(plan.number, "repartitioned", ASKED, reason, what)
+        self.changes = (*self.changes[1 - KEPT :], change)
+        _LOG.info("the partitions change: %s", change)
+        return replace(plan, scaling=f"repartitioned: {reason}")
+
     def planned(
         self, plan: BatchPlan, last: BatchMetrics | None, partitions: int, target: float | None = None
     ) -> BatchPlan:
@@ -138,6 +165,8 @@ class TaskScaling:
         scaling = self._by_hand() or self._scaler.next_scaling(self._seen(last, partitions, target))
         if scaling is None:
             return plan
+        if scaling.partitions:
+            self.partitions = scaling.partitions
         before = self.wanted
         if scaling.tasks != before:
             self._wanted = self._executor.scale(scaling.tasks)

@@ -174,7 +174,7 @@ def inspect(place: Path | str) -> CheckpointState:
     return CheckpointState(
         directory=root.locate("").rstrip("/"),
         format=identity["format"],
-        partitions=identity.get("partitions"),
+        partitions=now.ranges or identity.get("partitions"),
         last_batch=now.number,
         streams=tuple(
             _stream(name, now, found)

@@ -8,20 +8,29 @@ same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from weft.bucket import codec
-from weft.bucket.bucket import Bucket
+from weft.bucket.bounds import PLACES
+from weft.bucket.bucket import Bucket, build, column
+from weft.bucket.columns import longs, taken
+from weft.bucket.compiled import Mask
 from weft.bucket.merge import between
+from weft.bucket.sort import hashes_of
+from weft.bucket.words import key_words
 from weft.errors import StateError
+from weft.plan.physical.graph import CODEC
+from weft.runtime.model.columns import values_of
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
-from weft.runtime.state.partition_manifest import PartitionFile, PartitionManifest, StoredRun
+from weft.runtime.state.partition_manifest import PartitionFile, PartitionManifest, Share, StoredRun
 from weft.runtime.state.segment_file import BUCKETS, RESTORE, padded, read_manifest, write_segment
 from weft.runtime.state.settling import MergeSpeed
 from weft.runtime.state.upgrade import upgrade_run
@@ -33,7 +42,7 @@ SMALL = 1 << 16  # a run of fewer bytes stays in memory after it is written, and
 
 Run = StoredRun | Bucket  # in a segment, or not yet
 
-_Part = tuple[int, int, int]  # where a run begins in its segment, and the hashes that belong to it
+_Part = tuple[int, int, int, Share | None]  # where a run begins in its segment, and what belongs to it
 
 
 @dataclass
@@ -95,12 +104,30 @@ class OpenSegments:
             self._partitions[partition] = current = _OpenPartition(name, manifest, set(manifest.segments))
         return current.manifest
 
+    def rehomed(
+        self,
+        partition: int,
+        files: Mapping[int, PartitionFile],
+        make: Callable[[Sequence[PartitionManifest]], PartitionManifest],
+    ) -> PartitionManifest:
+        """What ``make`` makes of the manifests of other partitions, in their order, for one that begins with it."""
+        every = [files[number] for number in sorted(files)]
+        name = " ".join([str(partition), *(file.name for file in every)])
+        current = self._partitions.get(partition)
+        if current is None or current.file != name:
+            found = make(
+                [self._written.get(file.name) or read_manifest(self.storage, file) for file in every]
+            )
+            used = set(found.segments) | (current.used if current is not None else set())
+            self._partitions[partition] = current = _OpenPartition(name, found, used)
+        return current.manifest
+
     def open(self, partition: int, run: StoredRun) -> Bucket:
         """A run as it was written, without the rows that do not belong to it any more."""
         whole, bounds = self._whole(partition, run), run.bounds
-        if bounds.low <= whole.bounds.low and whole.bounds.high <= bounds.high:
-            return whole
-        return between(whole, bounds.low, bounds.high)
+        if bounds.low > whole.bounds.low or whole.bounds.high > bounds.high:
+            whole = between(whole, bounds.low, bounds.high)
+        return whole if run.share is None else _rows_of_share(whole, run.share)
 
     def _whole(self, partition: int, run: StoredRun) -> Bucket:
         if isinstance(self.storage, Memory):
@@ -120,7 +147,8 @@ class OpenSegments:
 
     def open_for(self, partition: int, run: StoredRun, program: ExecutableGraph, plan: StorePlan) -> Bucket:
         """A run, upgraded for the queries of a program."""
-        segment, part = self._segment(partition, run.segment), (run.offset, run.bounds.low, run.bounds.high)
+        segment = self._segment(partition, run.segment)
+        part = run.offset, run.bounds.low, run.bounds.high, run.share
         upgraded = segment.upgraded.get(part)
         if upgraded is None or upgraded[0] is not program:
             upgraded = program, upgrade_run(program, plan, self.open(partition, run), run.written)
@@ -215,6 +243,37 @@ def _stamp(path: Path | None) -> tuple[int, ...]:
     except OSError:
         return ()
     return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+def _rows_of_share(run: Bucket, share: Share) -> Bucket:
+    """The rows of a share, as a bucket with the same orders; rows without a key are with the greatest hashes."""
+    places = _places(run, share)
+    kept: Mask = places >= np.uint64(share.low)
+    if share.high < PLACES:
+        kept &= places < np.uint64(share.high)
+    if kept.all():
+        return run
+    rows = np.flatnonzero(kept).astype(np.int32)
+    columns = {name: taken(column(run.batch, name), rows) for name in run.batch.schema.names}
+    others = [order for order in run.orders if order != run.layout]
+    found = build(
+        pa.RecordBatch.from_pydict(columns), layout=run.layout, indexes=others, event_time=run.event_time
+    )
+    return replace(found, bounds=replace(found.bounds, low=run.bounds.low, high=run.bounds.high))
+
+
+def _places(run: Bucket, share: Share) -> NDArray[np.uint64]:
+    """Where every row belongs: the hash of its value, or of its clock if the value is heavy."""
+    every = np.arange(run.batch.num_rows, dtype=np.int32)
+    words = key_words([values_of(run.batch, CODEC.loads(share.value))])
+    places: NDArray[np.uint64] = hashes_of(words.values, every).copy()
+    if share.heavy:
+        heavy = np.isin(words.values, np.asarray(share.heavy, np.int64))
+        clocks = hashes_of(longs(column(run.batch, share.clock)), every)
+        places[heavy] = clocks[heavy]
+    if words.valid is not None:
+        places[~words.valid] = np.uint64(PLACES - 1)
+    return places
 
 
 _BY_STORAGE: dict[Storage, OpenSegments] = {}

@@ -23,6 +23,7 @@ from weft.runtime.program.group_plans import GroupPlan
 from weft.runtime.program.store_plans import StorePlan
 from weft.runtime.state.open_segments import OpenSegments, Run, Underway
 from weft.runtime.state.partition_manifest import PartitionFile, PartitionManifest, StoredRun, moment_of
+from weft.runtime.state.rehoming import places_of
 from weft.runtime.state.settling import MergeBudget, settle
 from weft.runtime.state.stores import Forget
 
@@ -35,13 +36,14 @@ LIVE = 0.5  # the part of a segment's bytes that must be of use
 LARGE = 1 << 20  # of runs of fewer bytes it does not matter how much is of use, if something is
 
 
-@dataclass
+@dataclass(frozen=True)
 class PartitionState:
     """The `State` of one partition during a hop of batch ``number``.
 
     ``before`` is the partition's manifest that the batch begins with, and ``runs`` are those of its runs that count.
-    ``underway`` is what the batch has done so far. At a boundary, ``fills`` are the stores that are filled; then
-    nothing is stored before.
+    ``underway`` is what the batch has done so far. ``count`` is how many partitions there are; if ``is_rehomed``, there
+    were others in the batch before, and what this one has of theirs is written down. At a boundary, ``fills`` are the
+    stores that are filled; then nothing is stored before.
     """
 
     open_segments: OpenSegments
@@ -52,6 +54,8 @@ class PartitionState:
     runs: Mapping[str, tuple[StoredRun, ...]]
     underway: Underway
     fills: frozenset[str] | None = None
+    count: int = 1
+    is_rehomed: bool = False
     _group_places: dict[int, tuple[Bucket, StoredRun]] = field(
         default_factory=dict, init=False
     )  # by id of the bucket
@@ -69,13 +73,17 @@ class PartitionState:
         self.underway.added.setdefault((plan.identity, start), []).append(run)
 
     def group_runs(self, plan: GroupPlan) -> Sequence[Bucket]:
-        """The runs of a group store that earlier batches left, oldest first."""
-        found = []
-        for run in self.runs.get(plan.identity, ()):
-            bucket = self.open_segments.open(self.partition, run)
-            self._group_places[id(bucket)] = bucket, run
-            found.append(bucket)
-        return found
+        """The runs of a group store that earlier batches left, oldest first.
+
+        Runs of which nothing is in the range of the partition are given up.
+        """
+        named = self.runs.get(plan.identity, ())
+        opened = [(self.open_segments.open(self.partition, run), run) for run in named]
+        found = [(bucket, run) for bucket, run in opened if bucket.batch.num_rows]
+        self._group_places.update((id(bucket), (bucket, run)) for bucket, run in found)
+        if len(found) < len(named):
+            self.underway.settled[plan.identity] = [run for _, run in found]
+        return [bucket for bucket, _ in found]
 
     def keep_groups(self, plan: GroupPlan, runs: Sequence[Bucket]) -> None:
         """Leave these runs of a group store; those of earlier batches are the same objects."""
@@ -102,6 +110,7 @@ class PartitionState:
                     (*self._earlier(plan), *additions),
                     forget.get(identity, Forget()),
                     budget,
+                    places=places_of(plan, self.partition, self.count),
                     opened=partial(self._opened, plan=plan),
                     rest=_rest,
                 )
@@ -132,7 +141,7 @@ class PartitionState:
         runs: dict[str, list[Run]] = {store: list(self.runs.get(store, ())) for store in stores}
         runs = {store: found for store, found in (runs | self.underway.settled).items() if found}
         unchanged = {store: tuple(found) for store, found in runs.items()} == self.before.runs
-        if unchanged and not self.underway.segments:
+        if unchanged and not self.underway.segments and not (self.is_rehomed and runs):
             return None, self.before
         name, fresh, moved = self._new_name(), _fresh(runs.values()), self._given_up(runs.values())
         places, packed = self._packed(name, [*fresh, *moved])
@@ -147,10 +156,11 @@ class PartitionState:
         known = {**self.before.sizes, **self.underway.segments, name: size}
         live = {name} | {run.segment for found in runs.values() for run in found}
         old = [(since, file) for since, file in self.before.retired if since + LAG > self.number]
-        gone = [(self.number, file) for file in known if file not in live]
+        gone = [(self.number, file) for file in known if file not in live and file not in self.before.shared]
         sizes = {file: bytes_ for file, bytes_ in known.items() if file in live}
         moment = moment_of(self.number, boundary=self.fills is not None)
-        return PartitionManifest(moment, runs, sizes, (*old, *gone))
+        shared = tuple(file for file in self.before.shared if file in sizes)
+        return PartitionManifest(moment, runs, sizes, (*old, *gone), shared)
 
     def _given_up(self, lists: Iterable[Iterable[Run]]) -> list[StoredRun]:
         """The runs in segments of which too little is of use, so that they are copied to a new one."""
@@ -159,7 +169,8 @@ class PartitionState:
         for run in runs:
             live[run.segment] += run.length if run.length < LARGE else min(run.length, run.bounds.bytes)
         sizes = {**self.before.sizes, **self.underway.segments}
-        return [run for run in runs if live[run.segment] < LIVE * sizes[run.segment]]
+        given_up = {name for name in live if live[name] < LIVE * sizes[name]} - set(self.before.shared)
+        return [run for run in runs if run.segment in given_up]
 
     def _packed(self, name: str, runs: Sequence[Run]) -> tuple[list[StoredRun], list[Any]]:
         """Runs packed for a segment of that name, and where they will be in it."""

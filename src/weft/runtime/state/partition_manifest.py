@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from weft.bucket.bounds import PLACES, Bounds
 from weft.logical.codec import compact
 
-__all__ = ["PartitionFile", "PartitionManifest", "StoreTotals", "StoredRun", "moment_of"]
+__all__ = ["PartitionFile", "PartitionManifest", "Share", "StoreTotals", "StoredRun", "moment_of"]
 
 SPANS = 8  # at most so many intervals of time are kept of a store
 
@@ -27,10 +27,26 @@ def moment_of(number: int, *, boundary: bool = False) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """Which rows of a run belong to a partition: those whose hash of a value is from ``low`` on and before ``high``.
+
+    The ``value`` is an expression, as JSON. Rows with one of the ``heavy`` words are shared out by the hash of their
+    ``clock`` instead.
+    """
+
+    low: int
+    high: int
+    value: str
+    clock: str
+    heavy: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StoredRun:
     """A run of a store in a segment: where it begins there, its bytes, and the batch in which it was made.
 
-    Of what is there, the rows with hashes in the range of its bounds belong to it.
+    Of what is there, the rows with hashes in the range of its bounds belong to it and, of these, those of its
+    ``share``, if it has one.
     """
 
     segment: str
@@ -38,19 +54,26 @@ class StoredRun:
     length: int
     written: int
     bounds: Bounds
+    share: Share | None = None
 
     def to_list(self) -> list[Any]:
         """As plain data."""
         bounds = self.bounds
         known = (bounds.rows, bounds.bytes, bounds.min_time, bounds.max_time)
-        part = () if (bounds.low, bounds.high) == (0, PLACES) else (bounds.low, bounds.high)
-        return [self.segment, self.offset, self.length, self.written, *known, *part]
+        whole = (bounds.low, bounds.high) == (0, PLACES) and self.share is None
+        part = () if whole else (bounds.low, bounds.high)
+        share = () if self.share is None else [list(astuple(self.share))]
+        return [self.segment, self.offset, self.length, self.written, *known, *part, *share]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> StoredRun:
         """What `to_list` made."""
         segment, offset, length, written, *bounds = data
-        return cls(segment, offset, length, written, Bounds(*bounds))
+        share = None
+        if bounds and isinstance(bounds[-1], list):
+            low, high, value, clock, heavy = bounds.pop()
+            share = Share(low, high, value, clock, tuple(heavy))
+        return cls(segment, offset, length, written, Bounds(*bounds), share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +103,14 @@ class PartitionManifest:
 
     ``runs`` are by store (its identity), oldest first. ``sizes`` is how many bytes of runs each segment has that is
     named in them, and the file itself that ends in this manifest. ``retired`` are files that it no longer names, each
-    with the batch since which that is so.
+    with the batch since which that is so. The files in ``shared`` may be named by other partitions too.
     """
 
     moment: int = -1
     runs: Mapping[str, tuple[StoredRun, ...]] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
     retired: tuple[tuple[int, str], ...] = ()
+    shared: tuple[str, ...] = ()
 
     @property
     def segments(self) -> set[str]:
@@ -112,18 +136,19 @@ class PartitionManifest:
             store: [[names[run.segment], *run.to_list()[1:]] for run in found]
             for store, found in self.runs.items()
         }
-        whole = [self.moment, list(self.sizes.items()), runs, self.retired]
+        whole = [self.moment, list(self.sizes.items()), runs, self.retired, self.shared]
         return json.dumps(whole, separators=(",", ":")).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PartitionManifest:
         """What `to_bytes` made."""
-        moment, sizes, runs, retired = json.loads(data)
+        moment, sizes, runs, retired, *shared = json.loads(data)
         named = {
             store: tuple(StoredRun.from_list([sizes[run[0]][0], *run[1:]]) for run in found)
             for store, found in runs.items()
         }
-        return cls(moment, named, dict(sizes), tuple((n, name) for n, name in retired))
+        gone = tuple((n, name) for n, name in retired)
+        return cls(moment, named, dict(sizes), gone, tuple(shared[0]) if shared else ())
 
 
 @compact

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter
 
 import pyarrow as pa
@@ -21,11 +22,14 @@ from weft.runtime.hop.outcome import HopOptions, Outcome
 from weft.runtime.model.batch_order import BatchOrder, Count
 from weft.runtime.model.watermarks import Watermarks
 from weft.runtime.output.outlet import TaskOutlet
+from weft.runtime.program.group_plans import GroupPlan
+from weft.runtime.program.store_plans import StorePlan
 from weft.runtime.queries.migration import StateMigration, edges_for
 from weft.runtime.state.expiry import forgettable
 from weft.runtime.state.open_segments import Underway, open_segments_of
 from weft.runtime.state.partition import PartitionState
 from weft.runtime.state.partition_manifest import PartitionFile, PartitionManifest, StoreTotals
+from weft.runtime.state.rehoming import rehomed
 from weft.runtime.state.segment_file import flush_segments
 from weft.runtime.state.settling import MergeBudget
 from weft.runtime.state.stores import Forget
@@ -39,6 +43,7 @@ __all__ = [
     "HopInput",
     "HopRun",
     "batch_options",
+    "manifest_of",
     "stored_options",
     "stored_order",
 ]
@@ -115,6 +120,16 @@ class HopInput:
         return replace(batch_order, counts=counts)
 
 
+def manifest_of(job: Job, partition: int) -> PartitionManifest:
+    """The manifest that a partition begins a batch with, or what it has of those before if there were others."""
+    segments, known = open_segments_of(job.setup.storage), job.before
+    if not job.rehomes:
+        return segments.manifest(partition, known.partitions.get(partition))
+    plans: list[StorePlan | GroupPlan] = [*job.program.stores.values(), *job.program.groups.values()]
+    make = partial(rehomed, begun=known.begun, plans=plans, partition=partition, count=job.partitions)
+    return segments.rehomed(partition, known.partitions, make)
+
+
 def stored_order(job: Job) -> BatchOrder:
     """The batch order in which stored tuples are run through a graph: that of the batch, with all counts 0."""
     return replace(job.batch_order, counts=dict.fromkeys(job.program.counted, Count(0, 0)))
@@ -187,14 +202,15 @@ class HopRun:
 
     def _state(self, partition: int, fills: frozenset[str] | None) -> PartitionState:
         job, segments = self.job, open_segments_of(self.job.setup.storage)
-        before = segments.manifest(partition, job.before.partitions.get(partition))
+        before = manifest_of(job, partition)
         underway = self.arrived.underway.get(partition, Underway())
         if job.stays:
             if self.hop == 1:
                 segments.underway[partition] = Underway()
             underway = segments.underway[partition]
         runs = before.since(job.before.begun)
-        return PartitionState(segments, job.number, partition, job.program, before, runs, underway, fills)
+        given = (segments, job.number, partition, job.program, before, runs, underway, fills)
+        return PartitionState(*given, job.partitions, job.rehomes)
 
     def _run_in(
         self, partition: int, state: PartitionState, here: ByEdge, order: BatchOrder, outcome: Outcome

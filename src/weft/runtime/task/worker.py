@@ -43,7 +43,14 @@ from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.queries.migration import StateMigration
 from weft.runtime.state.open_segments import open_segments_of
 from weft.runtime.state.upgrade import past_rows
-from weft.runtime.task.hop_run import HopInput, HopRun, batch_options, stored_options, stored_order
+from weft.runtime.task.hop_run import (
+    HopInput,
+    HopRun,
+    batch_options,
+    manifest_of,
+    stored_options,
+    stored_order,
+)
 from weft.runtime.task.table_parts import is_table_part, read_table_part
 from weft.runtime.task.tuple_ages import ages_of_rows
 from weft.runtime.wire.exchange import Sender
@@ -238,7 +245,7 @@ def _past(job: Job, task: int) -> Generator[Message, None, HopReport]:
         for partition, read in itertools.product(job.partitions_of(task), migration.reads):
             if not read.is_read_in(partition):
                 continue
-            manifest = segments.manifest(partition, job.before.partitions.get(partition))
+            manifest = manifest_of(job, partition)
             for run in manifest.since(job.before.begun).get(read.store, ()):
                 rows = segments.open(partition, run).batch
                 past = past_rows(program, read.alias, rows, run.written, read.users, read.copies)

@@ -120,6 +120,11 @@ class Job:
         return self.batch_order.partitions
 
     @property
+    def rehomes(self) -> bool:
+        """Whether the batch before had other partitions, whose state is shared out anew."""
+        return bool(self.before.partitions) and self.before.ranges != self.partitions
+
+    @property
     def assignment(self) -> Assignment:
         """Which task has which partitions."""
         return Assignment(self.tasks, self.owners or even_owners(self.partitions, self.tasks))
@@ -132,7 +137,7 @@ class Job:
         """The same job with only what tasks use of the plan and the manifest; if one is given, with its partitions."""
         plan, known = replace(self.plan, inputs={}, cursors={}), self.before
         mine = dict(known.partitions)
-        if task is not None:
+        if task is not None and not (plan.batch_order is not None and self.rehomes):
             own = self.partitions_of(task) if plan.batch_order is not None else ()
             mine = {partition: file for partition, file in mine.items() if partition in own}
         before = Manifest(
@@ -142,6 +147,7 @@ class Job:
             marks=known.marks,
             arrived=known.arrived,
             dealt=known.dealt,
+            ranges=known.ranges,
         )
         return replace(self, plan=plan, before=before)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from operator import add
 from typing import Any
 
-from weft.logical.codec import encode
+from weft.logical.codec import decode, encode
 from weft.runtime.log.totals import QueryTotals, Totals
 from weft.runtime.log.values import Manifest
 from weft.runtime.loop.batch.executed_batch import ExecutedBatch, StreamProgress
@@ -94,10 +94,12 @@ def finish_batch(
     progress, ordered = progress or StreamProgress.after(executed), ordered or {}
     rows = _rows_of_queries(executed, ordered)
     stores = next_stores(before, reports.left)
+    order = None if plan.batch_order is None else decode(BatchOrder, plan.batch_order)
+    ranges = before.ranges if order is None else order.partitions
     metrics = measure_batch(executed, progress, rows, ordered, stores, backlog or {}, began)
     manifest = Manifest(
         plan.number,
-        next_partitions(before, reports.left),
+        next_partitions(before, reports.left, ranges),
         stores,
         before.begun,
         marks=dict(progress.watermarks.marks),
@@ -119,6 +121,7 @@ def finish_batch(
         proven=progress.proven,
         moved=_moved(executed, progress.newest),
         totals=before.totals if metrics is None else _totals(executed, progress, metrics),
+        ranges=ranges,
     )
     return FinishedBatch(executed, manifest, metrics, ordered, began=began or 0.0)
 

@@ -19,9 +19,14 @@ from weft.runtime.wire.reports import PartitionsLeft
 __all__ = ["migrated_manifest", "next_partitions", "next_stores", "without_tables"]
 
 
-def next_partitions(before: Manifest, left: Iterable[PartitionsLeft]) -> dict[int, PartitionFile]:
-    """The places of the partitions' manifests after a batch: those that were reported, else those before."""
-    found = dict(before.partitions)
+def next_partitions(
+    before: Manifest, left: Iterable[PartitionsLeft], ranges: int
+) -> dict[int, PartitionFile]:
+    """The places of the partitions' manifests after a batch: those that were reported, else those before.
+
+    If there are other partitions than before, all that have anything were reported.
+    """
+    found = dict(before.partitions) if before.ranges == ranges else {}
     for report in left:
         found.update(report.files)
     return found
@@ -60,8 +65,13 @@ def migrated_manifest(
     new: ExecutableGraph | None,
     migration: StateMigration,
     left: Sequence[PartitionsLeft],
+    ranges: int | None = None,
 ) -> Manifest:
-    """The manifest after a migration: stores that were filled begin with it, the others hold what they held."""
+    """The manifest after a migration: stores that were filled begin with it, the others hold what they held.
+
+    If tasks were at work, they left so many partitions, each with a range of hashes.
+    """
+    now = before.ranges if ranges is None or not left else ranges
     if new is None:
         return replace(before, partitions={}, stores={}, begun={}, kept={}, evicted={})
     identities = sorted(new.identities)
@@ -71,7 +81,8 @@ def migrated_manifest(
     facts = StateFacts.after(before)
     return replace(
         before,
-        partitions=next_partitions(before, left) if identities else {},
+        partitions=next_partitions(before, left, now) if identities else {},
+        ranges=now,
         stores={s: totals for s, totals in stores.items() if s in begun},
         begun=begun,
         kept=kept_after(old, new, migration, facts),
