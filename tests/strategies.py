@@ -16,7 +16,7 @@ from weft.logical.catalog import Catalog
 from weft.logical.expr.builtin.entry import Function
 from weft.logical.expr.conversion import cast, literal
 from weft.logical.expr.expression import Column, Expr, Literal, aliases, identifier
-from weft.logical.expr.functions import FUNCTIONS, call
+from weft.logical.expr.functions import FUNCTIONS, SECTIONS, call
 from weft.logical.query.join_tree import ASOF, Join
 from weft.logical.query.query import Input, Output, Query, make_query
 from weft.logical.query.window import UNBOUNDED, Range, Rows, Window
@@ -229,7 +229,7 @@ for _entry in FUNCTIONS.values():
 # What becomes another expression when it is bound, what takes the name of a unit, and what has values inside, which
 # `tests/unit/sql/test_inside.py` prints and reads.
 OTHERWISE = {name for name, entry in FUNCTIONS.items() if entry.rewritten} | {"timestampadd", "timestampdiff"}
-OTHERWISE |= {"array", "named_struct", ".", "[]"}
+OTHERWISE |= {"array", "named_struct", ".", "[]"} | {entry.name for entry in SECTIONS["Functions of lists"]}
 UNTESTED = set(FUNCTIONS) - OTHERWISE - {name for rows in SIGNATURES.values() for name, _ in rows}
 
 

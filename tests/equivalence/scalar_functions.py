@@ -116,6 +116,20 @@ POOLS: dict[str, list[Any]] = {
     ],
     "binary": [b"", b"a", b"\x00\x01", b"hello", b"\xff\xfe", "名".encode()],
 }
+POOLS |= {
+    "array<int>": [[], [1], [None], [3, 1, 2, 1], [2, None, 2], [7, -1, 0], [1, 2, 3, 4, 5], [None, None, 1]],
+    "array<double>": [[], [0.0, -0.0], [math.nan, 1.5, math.nan], [None, math.inf], [2.5, -1.0, 2.5], [0.0]],
+    "array<string>": [
+        [],
+        [""],
+        ["a", "b"],
+        ["b", None, "a"],
+        ["名", "\U0001f600", "A"],
+        ["a", "a", "abc"],
+        [None],
+    ],
+    "array<array<int>>": [[], [[1], [2, 3]], [[], [None]], [[1], None], [None], [[4]]],
+}
 NUMBERS = ("byte", "short", "int", "long", "float", "double", "decimal(10,2)", "decimal(38,6)")
 TAKEN: dict[str, tuple[str, ...]] = {
     "number": NUMBERS,
@@ -127,6 +141,11 @@ TAKEN: dict[str, tuple[str, ...]] = {
     "long": ("long", "int"),
     "double": ("double", "float", "int", "decimal(10,2)"),
     "small": ("int",),
+    "ints": ("array<int>",),
+    "doubles": ("array<double>",),
+    "texts": ("array<string>",),
+    "deep": ("array<array<int>>",),
+    "array": ("array<int>", "array<double>", "array<string>"),
 }
 MOMENTS = [
     *("2024-02-29 12:30:15", "2023-02-29 12:30:15", "2024-13-01 00:00:00", "2024-02-29 24:00:00", "20240229"),
@@ -388,6 +407,49 @@ FORMS: dict[str, tuple[str, ...]] = {
         "regexp_extract({string}, '[A-Z]', 0)",
         "regexp_extract({string}, '(x)|(a)', 1)",
     ),
+    "reverse": ("reverse({string})", "reverse({array})"),
+    "concat": (
+        "concat({string}, {int})",
+        "{string} || {string} || 'x'",
+        "concat({ints}, {ints})",
+        "concat({texts}, {texts}, {texts})",
+    ),
+    "split": tuple(
+        f"split({{string}}, '{pattern}'{limit})"
+        for pattern in (",", "[.a]", "b+", "\\\\s", "1|2")
+        for limit in ("", ", 2", ", 0", ", 1")
+    ),
+    "size": ("size({array})", "cardinality({deep})", "array_size({array})"),
+    "element_at": ("element_at({array}, {small} + 10)", "element_at({array}, 1)", "element_at({array}, -2)"),
+    "get": ("get({array}, {small})",),
+    **{
+        name: (
+            f"{name}({{ints}}, {{small}})",
+            f"{name}({{doubles}}, {{double}})",
+            f"{name}({{texts}}, {{string}})",
+        )
+        for name in ("array_contains", "array_position", "array_remove", "array_append", "array_prepend")
+    },
+    **{
+        name: (f"{name}({{array}})", f"{name}({{array}})")
+        for name in ("array_compact", "array_distinct", "array_max", "array_min", "array_sort")
+    },
+    "sort_array": ("sort_array({array})", "sort_array({array}, FALSE)", "sort_array({array}, TRUE)"),
+    "slice": ("slice({array}, abs({small}) + 1, abs({small}))", "slice({array}, -abs({small}) - 1, 2)"),
+    "array_join": (
+        "array_join({texts}, ',')",
+        "array_join({texts}, {string})",
+        "array_join({texts}, '', 'N')",
+    ),
+    **{
+        name: (
+            f"{name}({{ints}}, {{ints}})",
+            f"{name}({{doubles}}, {{doubles}})",
+            f"{name}({{texts}}, {{texts}})",
+        )
+        for name in ("arrays_overlap", "array_union", "array_intersect", "array_except")
+    },
+    "flatten": ("flatten({deep})",),
     "levenshtein": ("levenshtein({string}, {string})",),
 }
 
@@ -492,7 +554,8 @@ def differences(one: Drawn, weft: Any, spark: Any) -> list[str]:
     """The cells that differ, in words."""
     if pa.types.is_float64(weft.type) and pa.types.is_float32(spark.type):
         return []  # only without ANSI mode are a float and a whole number a float together
-    if str(weft.type) != str(spark.type).replace("large_", "") and not pa.types.is_null(spark.type):
+    kind = str(spark.type).replace("large_", "").replace("<element: ", "<item: ").replace(" not null>", ">")
+    if str(weft.type) != kind and not pa.types.is_null(spark.type):
         return [f"{one.text} is {weft.type}, and by Spark {spark.type}"]
     pairs = zip(_plain(weft), _plain(spark), strict=True)
     return [
@@ -512,6 +575,8 @@ def _plain(column: Any) -> list[Any]:
 
 
 def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, float) and isinstance(other, float):
         if one != one or other != other:
             return one != one and other != other

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 
 from weft.errors import QueryError
 from weft.logical.expr.builtin.entry import Function
+from weft.logical.expr.builtin.lists import LISTS
 from weft.logical.expr.builtin.nested import NESTED
 from weft.logical.expr.builtin.numbers import BITS, NUMBERS
 from weft.logical.expr.builtin.operators import ARITHMETIC, COMPARISONS, CONDITIONS
@@ -31,6 +32,7 @@ SECTIONS: dict[str, tuple[Function, ...]] = {
     "Patterns": PATTERNS,
     "Dates and times": TIMES,
     "Lists, maps and structs": NESTED,
+    "Functions of lists": LISTS,
 }
 FUNCTIONS: dict[str, Function] = {entry.name: entry for section in SECTIONS.values() for entry in section}
 SYNONYMS: dict[str, str] = {synonym: entry.name for entry in FUNCTIONS.values() for synonym in entry.synonyms}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from weft.errors import QueryError
 from weft.logical.expr.builtin.entry import Function, define
+from weft.logical.expr.builtin.lists import joined_lists, turned_list
 from weft.logical.expr.builtin.patterns import count_groups, extracting, replacement, translated
 from weft.logical.expr.conversion import INT, STRING, literal
 from weft.logical.expr.expression import Expr, Literal, make_call
@@ -35,6 +36,17 @@ def _hex(_function: str, args: Sequence[Expr]) -> Expr:
     if text is None:
         raise mismatch("hex", args, "it takes a number, a text or bytes")
     return make_call("hex", (text,), STRING)
+
+
+def _or_of_lists(texts: str, lists: TypingRule) -> TypingRule:
+    """The rule of a function of texts by a signature, or of lists by a rule of their own."""
+
+    def rule(function: str, args: Sequence[Expr]) -> Expr:
+        if any(arg.type.kind == "array" for arg in args):
+            return lists(function, args)
+        return CallTypes.parse(texts).rule(function, args)
+
+    return rule
 
 
 def _trim_both(_function: str, args: Sequence[Expr]) -> Expr:
@@ -164,15 +176,23 @@ TEXTS: tuple[Function, ...] = (
     ),
     define("repeat", "string, int -> string", "repeat(s, n)", "So many times.", "repeat('ab', 2) → abab"),
     define("space", "int -> string", "space(n)", "So many spaces.", "length(space(3)) → 3"),
-    define("reverse", "string -> string", "reverse(s)", "Backwards.", "reverse('abc') → cba"),
+    define(
+        "reverse",
+        (_or_of_lists("string -> string", turned_list), 1, 1),
+        "reverse(s), reverse(x)",
+        "A text or an array backwards.",
+        "reverse('abc') → cba",
+        "reverse(array(5, 6)) → [6, 5]",
+    ),
     define(
         "concat",
-        "string… -> string",
+        (_or_of_lists("string… -> string", joined_lists), 1, None),
         "concat(s, t, …), s || t",
-        "One after the other; NULL if one is.",
+        "Texts, or arrays, one after the other; NULL if one is.",
         "concat('a', 'b') → ab",
         "'a' || 'b' → ab",
         "concat('a', 1) → a1",
+        "concat(array(5), array(6)) → [5, 6]",
     ),
     define(
         "concat_ws",
