@@ -79,6 +79,8 @@ class Registered:
             query = request.query.renamed(dict(request.names))
             check_closing(query, name)
             check_groups(query, name)
+            for inner in (one for stream in defined_streams(query).values() for one in stream.definition):
+                check_groups(inner, name)
         check_readable(requests, {*self.sources, *self.tables})
 
     def check_unread(self, stream: str, stopped: Collection[str]) -> None:

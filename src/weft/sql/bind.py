@@ -177,9 +177,9 @@ class _Binding:
             raise statement.source.error(
                 statement.source.whole, "the query selects nothing", "SELECT * gives all"
             )
-        inner = around is not None or self.nesting > 0
+        inside = around is not None
         outputs, grouping = (
-            bind_selected(statement, scope, inner=inner, plain=statement.plain or inner)
+            bind_selected(statement, scope, inner=inside, plain=statement.plain or inside or self.nesting > 0)
             if selects
             else ((), None)
         )

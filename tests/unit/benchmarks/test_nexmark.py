@@ -75,7 +75,7 @@ def test_weft_answers_as_duckdb_does(name: str, tmp_path: Path) -> None:
     task = NexmarkTask(name, "duckdb", str(tmp_path / "data"), str(tmp_path / "peer"), 20_000, 1, 1, "1g")
     (tmp_path / "peer").mkdir()
     base: duckdb.DuckDBPyConnection = connect(query, task)
-    base.execute(f"COPY ({query.sql()}) TO '{tmp_path}/peer/all.parquet' (FORMAT parquet)")
+    base.execute(f"COPY ({query.duckdb_sql()}) TO '{tmp_path}/peer/all.parquet' (FORMAT parquet)")
     count, total = checksum(query, str(tmp_path / "peer"))
     assert count > 0
     assert checksum(query, str(tmp_path / "out")) == (count, total)

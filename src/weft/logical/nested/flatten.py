@@ -202,6 +202,8 @@ def _within(one: Expr, other: Expr, duration: timedelta) -> Expr:
 def _why_not(query: Query, input_: Input) -> str:
     """Why a sub-select cannot be flattened, leaving aside what its window says of other inputs; empty if it can."""
     (inner,) = input_.stream.definition
+    if inner.grouping is not None:
+        return "it has aggregates"
     part = _Part.of(query, input_)
     if grown_terms(query.expressions(), {input_.alias: part.given}) > _MOST_TERMS:
         return "its expressions would become too large"
@@ -297,7 +299,7 @@ def _united(query: Query, parts: Mapping[str, _Part]) -> Query:
         tree, above = _rebuild_tree(tree, leaves, given)
         where += above
     outputs = (Output(output.name, substituted(output.expr, given)) for output in query.projection)
-    return make_query(inputs, where, outputs, outer=tree, cross=True)
+    return make_query(inputs, where, outputs, outer=tree, cross=True, grouping=query.grouping)
 
 
 Side = Join | str

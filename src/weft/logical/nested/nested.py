@@ -1,7 +1,8 @@
 """Queries as inputs of queries: derived streams and unions.
 
 Guarantees: a row of a derived stream is a result of its query, and its time is the latest time of the result's tuples;
-a row of a union is a row of one of its branches, with the time that it has there. The time is one of the columns that
+a row of a union is a row of one of its branches, with the time that it has there. Groups of a query with aggregates are
+rows once they are complete, with the time that they wait for. The time is one of the columns that
 the queries select, where that can be proven, and else a column of its own, which ``SELECT *`` does not show. A stream
 is named after its definition, so that equal definitions are one stream, whatever their aliases.
 """
@@ -16,9 +17,12 @@ from datetime import timedelta
 from weft.errors import CatalogError, QueryError
 from weft.logical.expr.expression import Expr, substituted
 from weft.logical.expr.functions import call
+from weft.logical.outer.group_closing import group_time
+from weft.logical.outer.outer import core_and_closing
 from weft.logical.query.canonical import canonical
+from weft.logical.query.grouping import APPEND, UPDATE
 from weft.logical.query.horizon import time_bounds
-from weft.logical.query.query import Input, Output, Query, make_query
+from weft.logical.query.query import Input, Output, Query, make_query, with_mode
 from weft.logical.schema import ROW_TIME, DataType, Field, Schema, Stream
 
 __all__ = [
@@ -43,14 +47,17 @@ def derived_stream(query: Query) -> Stream:
     >>> print(stream.schema, stream.event_time, stream.hidden, sep="; ")
     k long, _time timestamp; _time; _time
     """
+    if query.grouping is not None and query.grouping.mode == UPDATE:
+        query = with_mode(query, APPEND)  # what other queries read is final
     if not query.driving:
-        schema = _schema(query.projection, hidden=False)
+        schema = _schema(query.outputs, hidden=False)
         return Stream(f"derived_{_digest([query])}", schema, definition=(query,), table=True)
     if len(query.inputs) == 1:  # whose window says nothing
-        query = make_query([Input(i.alias, i.stream) for i in query.inputs], query.terms(), query.projection)
-    shown = _latest_output(query)
+        plain = [Input(i.alias, i.stream) for i in query.inputs]
+        query = make_query(plain, query.terms(), query.projection, grouping=query.grouping)
+    shown = _latest_output(query) if query.grouping is None else _group_output(query)
     late = "join" if any(stream.late == "join" for stream in read_streams(query)) else "drop"
-    schema = _schema(query.projection, hidden=shown is None)
+    schema = _schema(query.outputs, hidden=shown is None)
     return Stream(f"derived_{_digest([query])}", schema, shown or ROW_TIME, late=late, definition=(query,))
 
 
@@ -111,10 +118,35 @@ def inner_queries(stream: Stream) -> dict[str, Query]:
     found: dict[str, Query] = {}
     for number, query in enumerate(stream.definition):
         name = stream.name if stream.is_derived else f"{stream.name}_{number}"
-        time = (Output(ROW_TIME, _latest(_timed(query))),) if stream.hidden else ()
-        outputs = (*query.projection, *time)
-        found[name] = make_query(query.inputs, query.terms(), outputs, outer=query.outer, cross=True)
+        found[name] = _with_time(query) if stream.hidden else query
     return found
+
+
+def _with_time(query: Query) -> Query:
+    """A query that gives the time of each result, too."""
+    if query.grouping is None:
+        outputs = (*query.projection, Output(ROW_TIME, _latest(_timed(query))))
+        return make_query(query.inputs, query.terms(), outputs, outer=query.outer, cross=True)
+    shown = (*query.grouping.outputs, Output(ROW_TIME, _time_of_groups(query)))
+    return replace(query, grouping=replace(query.grouping, outputs=shown))
+
+
+def _time_of_groups(query: Query) -> Expr:
+    core, closing = core_and_closing(query)
+    found = group_time(core, None if closing is None else closing.tree)
+    if found is None:
+        raise QueryError(
+            "groups can be an input once they are complete, and these never are: a row may come at any time for each",
+            hint="group by a window of event time, as in GROUP BY window(ts, '10 minutes'), or by a time that no tuple "
+            "of a row is later than; instead of SELECT DISTINCT, name the columns after GROUP BY",
+        )
+    return found.expr
+
+
+def _group_output(query: Query) -> str | None:
+    """The name of a column that is the time of groups, if one is."""
+    time = _time_of_groups(query)
+    return next((output.name for output in query.outputs if output.expr == time), None)
 
 
 def latest_time(query: Query) -> Expr | None:
@@ -163,7 +195,7 @@ def _common_output(branches: Sequence[Query]) -> str | None:
 
 def _members(branch: Query) -> Iterator[Query]:
     """A branch as queries of one input each that is no union: a join becomes a derived stream."""
-    if len(branch.inputs) > 1:
+    if len(branch.inputs) > 1 or branch.grouping is not None:
         input_ = _settled(Input("d", derived_stream(branch)))
         yield make_query([input_], [], [Output(column.name, column) for column in input_.shown])
         return

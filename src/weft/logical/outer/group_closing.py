@@ -16,15 +16,17 @@ from typing import NamedTuple
 
 from weft.errors import QueryError
 from weft.logical.expr.bands import read_band, read_term
+from weft.logical.expr.conversion import literal
 from weft.logical.expr.expression import Call, Column, Expr, Literal, aliases
+from weft.logical.expr.functions import call
 from weft.logical.outer.outer import always, core_and_closing
 from weft.logical.outer.waiting import spans
-from weft.logical.query.grouping import APPEND, Grouping
+from weft.logical.query.grouping import APPEND, FIRST, GROUP, WINDOW_END, Grouping
 from weft.logical.query.join_tree import Join
 from weft.logical.query.query import Query
 from weft.logical.query.window import Range
 
-__all__ = ["GroupEnd", "check_groups", "group_ends"]
+__all__ = ["GroupEnd", "GroupTime", "check_groups", "group_ends", "group_time"]
 
 # By input: how much later than a time of a row its tuple can be; absent: without limit.
 _Later = Mapping[str, timedelta]
@@ -59,6 +61,41 @@ def group_ends(query: Query, tree: Join | None) -> tuple[tuple[GroupEnd, ...], .
         for alias in query.driving
     )
     return None if () in every else tuple(one for one in every if not any(_sooner(one, o) for o in every))
+
+
+class GroupTime(NamedTuple):
+    """The time of a group as a tuple of a stream: over columns of the group, and how long after it the group leaves."""
+
+    expr: Expr
+    lag: timedelta
+
+
+def group_time(query: Query, tree: Join | None) -> GroupTime | None:
+    """The time of a query's groups where they are an input of another: what they wait for; None if that has no end.
+
+    That is the end of the window, or the key, if there is one such time alone, and else the last time that one of a
+    group's tuples can have. ``query`` and ``tree`` are those of `group_ends`.
+    """
+    ends = group_ends(query, tree)
+    if ends is None or query.grouping is None or query.grouping.mode == FIRST:
+        return None
+    window = None if query.grouping.window is None else query.grouping.window.column
+    if len(ends) == len(ends[0]) == 1:
+        return GroupTime(_group_column(ends[0][0].column, window), ends[0][0].after)
+    items = [[_moved(end, window) for end in some] for some in ends]
+    earliest = [some[0] if len(some) == 1 else call("least", *some) for some in items]
+    return GroupTime(earliest[0] if len(earliest) == 1 else call("greatest", *earliest), _NONE)
+
+
+def _group_column(name: str, window: str | None) -> Expr:
+    return WINDOW_END if name == window else Column(GROUP, name, WINDOW_END.type)
+
+
+def _moved(end: GroupEnd, window: str | None) -> Expr:
+    time = _group_column(end.column, window)
+    if not end.after:
+        return time
+    return call("+" if end.after > _NONE else "-", time, literal(abs(end.after)))
 
 
 def _sooner(one: Sequence[GroupEnd], other: Sequence[GroupEnd]) -> bool:

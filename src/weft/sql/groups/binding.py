@@ -79,7 +79,7 @@ def bind_selected(
 ) -> tuple[tuple[Output, ...], Grouping | None]:
     """The columns that a join gives, and the groups that are made of them if the SELECT gives groups.
 
-    An ``inner`` SELECT is a sub-select; ``plain`` is that of `bind_outputs`.
+    An ``inner`` SELECT is one that sees another around it; ``plain`` is that of `bind_outputs`.
     """
     if is_grouped(statement):
         return bind_groups(statement, scope, inner=inner)
@@ -91,8 +91,8 @@ def bind_groups(statement: Statement, scope: Scope, *, inner: bool) -> Grouped:
     if inner:
         raise statement.source.error(
             statement.source.whole,
-            "a sub-select with aggregates is not supported",
-            "make it a query of its own, whose sink another session reads",
+            "a sub-select of a condition, or a lateral one, has no aggregates",
+            "write it after FROM, as in FROM s JOIN (SELECT k, max(x) AS m … GROUP BY k, ts) AS d ON s.k = d.k",
         )
     groups = GroupBinder.of(statement, scope)
     outputs = bind_outputs(statement.items, replace(scope, groups=groups))

@@ -4,7 +4,8 @@ Guarantees: both are immutable, and a function of the plan, of what the batch be
 
 The watermark of a derived stream or union (`proven_marks`) is what has been proven of all its tuples that have not been
 taken yet. A result to come of an inner join has a tuple that is at or after the watermark of its stream; a row that is
-still open is younger than the time up to which rows were closed, less the longest wait. What a batch proves holds for
+still open is younger than the time up to which rows were closed, less the longest wait; a group that is still to
+come has not been complete by the clock. What a batch proves holds for
 the results of later batches, so it is the watermark only once all results up to that batch have been taken.
 """
 
@@ -15,11 +16,14 @@ from dataclasses import dataclass, field, replace
 
 from weft.logical.codec import decode
 from weft.logical.nested.nested import inner_queries
+from weft.logical.outer.group_closing import group_time
 from weft.logical.outer.outer import joins
 from weft.logical.outer.waiting import never_closed
+from weft.plan.physical.graph import Member
 from weft.runtime.log.values import BatchPlan, Manifest
 from weft.runtime.loop.batch.task_reports import TaskReports
-from weft.runtime.model.batch_order import ENDED, BatchOrder, Count
+from weft.runtime.model.batch_order import ENDED, UNKNOWN, BatchOrder, Count
+from weft.runtime.model.columns import micros
 from weft.runtime.model.watermarks import Watermarks, connected_streams
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import SweepPlan
@@ -144,6 +148,8 @@ def _bound(
     known = [end for end in ends if end is not None]
     if len(known) < len(ends):
         return None
+    if query.grouping is not None:
+        return _group_bound(program.members[name], order.clocks[name].now)
     sweep = next((one for one in program.sweeps if one.member.name == name), None)
     if sweep is None:
         return min(known)
@@ -152,6 +158,14 @@ def _bound(
         return ENDED
     longest = _longest_wait(sweep)
     return None if longest is None else min(closed, *known) - longest
+
+
+def _group_bound(member: Member, closed: int) -> int | None:
+    """The same for groups, which leave a certain time after their own; None if it is not known."""
+    time = group_time(member.query, None if member.closing is None else member.closing.tree)
+    if closed >= ENDED or closed <= UNKNOWN or time is None:
+        return ENDED if closed >= ENDED else None
+    return closed - micros(time.lag)
 
 
 def _longest_wait(sweep: SweepPlan) -> int | None:
