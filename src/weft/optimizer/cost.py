@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from math import prod
+from math import ceil, prod
 
 from weft.errors import ConfigError
 from weft.logical.arguments import check_fields
@@ -27,10 +27,12 @@ __all__ = [
     "heavy_copies",
     "hop_cost",
     "latency",
+    "parallelism",
     "probe_cost",
     "step_cost",
     "storage_cost",
     "store_cost",
+    "task_capacity",
     "waiting",
 ]
 
@@ -63,6 +65,7 @@ class Weights:
 
 DEFAULT_WEIGHTS = Weights()
 
+BUSY = 0.6  # the part of the time that a task may work on a store: the rest is for bursts
 LEAST = 1e-12  # the least selectivity and the least seconds to divide by
 
 
@@ -164,6 +167,29 @@ def call_cost(matches: float, checks: Iterable[tuple[float, float]]) -> float:
 def store_cost(weights: Weights, rate: float, size: float, count: int, shipped: bool) -> float:
     """The work of adding ``rate`` tuples per second to a store of ``size``, ``count`` copies each."""
     return count * (rate * (weights.store + (weights.ship if shipped else 0.0)) + size * weights.keep)
+
+
+def parallelism(work: float, busy: float = BUSY) -> int:
+    """N, how many tasks a store needs so that each works on it for at most a part of the time (5.5.2; the N of 5.5).
+
+    The thesis gives all stores the same N, or finds it by trial; here it follows from the work that a store is expected
+    to make, in seconds per second: its tuples stored and kept, and all that probe it.
+
+    >>> parallelism(0.01), parallelism(1.3)
+    (1, 3)
+    """
+    return max(1, ceil(work / busy))
+
+
+def task_capacity(size: float, work: float, busy: float = BUSY) -> float:
+    """How many tuples of a store of ``size`` that makes some work a task copes with (5.5.3), if both grow alike.
+
+    A degree of parallelism N suffices while the size, rate times window, is at most N times this (6.2).
+
+    >>> task_capacity(2e6, 1.2)
+    1000000.0
+    """
+    return size * busy / work
 
 
 def hop_cost(weights: Weights, hops: int) -> float:

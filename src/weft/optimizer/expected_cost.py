@@ -22,7 +22,7 @@ from typing import Protocol
 from weft.logical.expr.expression import aliases, to_sql
 from weft.logical.expr.user_functions import user_functions
 from weft.logical.query.query import Query
-from weft.optimizer.cost import hop_cost, probe_cost, storage_cost, store_cost
+from weft.optimizer.cost import hop_cost, parallelism, probe_cost, storage_cost, store_cost, task_capacity
 from weft.optimizer.space import Options, Space
 from weft.plan.join_plan import CallCost, Cost, StepCost, StoreCost
 from weft.plan.physical.graph import PhysicalGraph, StoreNode
@@ -45,8 +45,11 @@ def with_estimates(graph: PhysicalGraph, statistics: Statistics, options: Option
     steps = tuple(rule.estimate for rule in rules if isinstance(rule, ProbeRule) and rule.estimate)
     probed = {rule.store for rule in rules if isinstance(rule, ProbeRule)}
     stores = [store for store in graph.stores if store.name in probed]
-    work = sum(step.cost for step in steps) + sum(_adding(space, graph))
-    work += sum(_keeping(space, store) for store in stores)
+    adding, keeping = list(_adding(space, graph)), [(one.name, _keeping(space, one)) for one in stores]
+    works = dict.fromkeys((one.name for one in graph.stores), 0.0)
+    for name, amount in (*_probing(rules), *adding, *keeping):
+        works[name] += amount
+    work = sum(step.cost for step in steps) + sum(one for _, one in adding) + sum(one for _, one in keeping)
     delay = _latency(space, graph)
     cost = Cost(
         total=work + hop_cost(space.weights, graph.hops) + space.weights.latency * delay,
@@ -56,7 +59,7 @@ def with_estimates(graph: PhysicalGraph, statistics: Statistics, options: Option
         latency=delay,
         hops=graph.hops,
         steps=steps,
-        stores=tuple(_store(space, store) for store in stores),
+        stores=tuple(_store(space, store, works[store.name]) for store in stores),
     )
     return replace(graph, rules=rules, cost=cost)
 
@@ -259,9 +262,13 @@ def _step(space: Space, graph: PhysicalGraph, rule: ProbeRule) -> StepCost:
     return StepCost(rule.start, store.aliases, edge.hop, incoming, copies, shipped, outgoing, cost)
 
 
-def _store(space: Space, store: StoreNode) -> StoreCost:
+def _store(space: Space, store: StoreNode, work: float) -> StoreCost:
+    """What is expected of a store that makes so much work."""
     mask = space.estimator.mask(store.aliases)
-    return StoreCost(store.aliases, space.size(mask), space.estimator.rate(mask))
+    size, rate = space.size(mask), space.estimator.rate(mask)
+    return StoreCost(
+        store.aliases, size, rate, parallelism(work), task_capacity(size, work) if work else None
+    )
 
 
 def _size(space: Space, store: StoreNode) -> float:
@@ -278,12 +285,19 @@ def _keeping(space: Space, store: StoreNode) -> float:
     return store_cost(space.weights, rate, _size(space, store), _copies(store), True)
 
 
-def _adding(space: Space, graph: PhysicalGraph) -> Iterator[float]:
-    """The work of adding matches to intermediate results."""
+def _probing(rules: Iterable[Rule]) -> Iterator[tuple[str, float]]:
+    """The work of probing every store, step by step."""
+    for rule in rules:
+        if isinstance(rule, ProbeRule) and rule.estimate is not None:
+            yield rule.store, rule.estimate.cost
+
+
+def _adding(space: Space, graph: PhysicalGraph) -> Iterator[tuple[str, float]]:
+    """The work of adding matches to every intermediate result."""
     before = {name: rule for rule in graph.rules if isinstance(rule, ProbeRule) for name in rule.outputs}
     for rule in graph.rules:
         if isinstance(rule, StoreRule) and rule.edge in before:
-            yield _added(space, graph, rule, before[rule.edge].start)
+            yield rule.store, _added(space, graph, rule, before[rule.edge].start)
 
 
 def _added(space: Space, graph: PhysicalGraph, rule: StoreRule, start: str) -> float:

@@ -163,11 +163,17 @@ class StepCost:
 
 @dataclass(frozen=True, slots=True)
 class StoreCost:
-    """What a store is expected to hold at once, and to take in per second."""
+    """What a store is expected to hold at once, and to take in per second.
+
+    It needs so many ``tasks`` (CLASH 5.5.2), each of which copes with ``capacity`` of its tuples (CLASH 5.5.3); None
+    where that is not known.
+    """
 
     store: Names
     size: float
     rate: float
+    tasks: int = 1
+    capacity: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

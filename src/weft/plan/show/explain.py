@@ -30,6 +30,7 @@ from weft.plan.physical.graph import Member, PhysicalGraph, StoreNode
 from weft.plan.physical.rules import ProbeRule, StoreRule
 from weft.plan.physical.search import describe_searches
 from weft.plan.show.figures import number, table
+from weft.plan.show.needed_tasks import needed_tasks
 from weft.plan.show.observation import Observation, StepSeen
 from weft.stats.input_figures import REASONS, EdgeFigures
 
@@ -69,7 +70,7 @@ def explain(
     lines += _closing_lines(graph, observed)
     if observed:
         lines += ["Time per batch", *table(_HOP_HEADS, _hop_rows(observed)), ""]
-    lines += [f"note: {note}" for note in _notes(graph)]
+    lines += [f"note: {note}" for note in (*_notes(graph), *needed_tasks(graph))]
     lines += [f"note: {_ORDER}"] if observed and graph.stores else []
     return "\n".join(lines).rstrip() + "\n"
 
