@@ -150,3 +150,29 @@ def test_wrong_options_are_refused_before_anything_starts(given: dict[str, Any],
     with pytest.raises(SinkError, match=told) as error:
         weft.to_kafka("h:1", "t", **given)
     assert "plain-text" not in str(error.value)
+
+
+def test_groups_that_change_have_their_keys_as_a_key(topics: Topics) -> None:
+    """A topic that is compacted would keep other records than the last one of each group."""
+    topic = topics.make(3)
+    sink = make_sink(describe_sink(weft.to_kafka(topics.address, topic).keyed(["id", "name"])) or {})
+    sink.open(ROWS.schema, "own")
+    sink.recover(-1)
+    for batch in (0, 0, 1):
+        sink.commit(batch, ROWS)
+    found = topics.read(topic, 6)
+    keys = [json.loads(message.key() or b"") for message in found]
+    assert sorted(map(str, keys)) == sorted(str(row) for row in ROWS.to_pylist() * 2)
+    homes = {(str(key), message.partition()) for key, message in zip(keys, found, strict=True)}
+    assert len(homes) == 3
+    alone = topics.make(1)
+    whole = weft.to_kafka(topics.address, alone).keyed([])
+    whole.open(ROWS.schema, "own")
+    whole.recover(-1)
+    whole.commit(0, ROWS.slice(0, 1))
+    assert [message.key() for message in topics.read(alone, 1)] == [b"{}"]
+
+
+def test_groups_that_change_want_no_other_key(topics: Topics) -> None:
+    with pytest.raises(SinkError, match="the key is id"):
+        weft.to_kafka(topics.address, "t", key="id").keyed(["id"])

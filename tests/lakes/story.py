@@ -6,8 +6,10 @@ interrupted is committed again with the same rows, perhaps cut into other parts.
 
 from __future__ import annotations
 
+
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -108,3 +110,40 @@ def crash_at(monkeypatch: pytest.MonkeyPatch, steps: list[tuple[Any, str]]) -> C
     for place, name in steps:
         monkeypatch.setattr(place, name, wrapped(getattr(place, name)))
     return arm
+
+
+GROUPS = pa.schema([("a b", pa.string()), ("k", pa.float64()), ("n", pa.int64())])
+
+
+def groups_live(
+    make: Callable[[], Sink], crash: Callable[[int | None], None], rng: random.Random
+) -> list[Any]:
+    """Batches of groups that change, with NULL and NaN as keys, through crashes and replays; gives the last rows."""
+
+    def started_at(batch: int) -> Sink:
+        sink = make()
+        sink.open(GROUPS, OWNER)
+        sink.recover(batch - 1)
+        return sink
+
+    last: dict[str, tuple[Any, ...]] = {}
+    for batch in range(5):
+        keys = {(rng.choice(("x", "", None)), str(rng.choice((1.0, float("nan"), None)))) for _ in range(3)}
+        changed = {
+            str(key): (key[0], None if key[1] == "None" else float(key[1]), rng.randrange(99)) for key in keys
+        }
+        sink, table = started_at(batch), _groups(list(changed.values()))
+        crash(rng.randrange(5))
+        with suppress(CrashError):
+            sink.commit(batch, table)
+        crash(None)
+        started_at(batch).commit(batch, table)  # whether or not it was complete
+        last |= changed
+    return sorted(map(str, last.values()))
+
+
+def _groups(found: list[tuple[Any, ...]]) -> pa.Table:
+    columns = zip(*found, strict=True)
+    return pa.table(
+        [pa.array(values, field.type) for values, field in zip(columns, GROUPS, strict=True)], schema=GROUPS
+    )

@@ -16,7 +16,7 @@ import pytest
 import weft
 from tests.lakes.killing import killed_run, wanted
 from tests.lakes.program import QUERY, ROWS, make_session, write_input
-from tests.lakes.story import OWNER, SCHEMA, commit, crash_at, expected, live, rows, started
+from tests.lakes.story import OWNER, SCHEMA, commit, crash_at, expected, groups_live, live, rows, started
 from tests.shares import seeds
 from weft.connectors.delta.files import split_by_values
 from weft.connectors.delta.sink import DeltaSink
@@ -292,3 +292,29 @@ def test_tasks_on_spark_write_files_that_spark_and_pandas_read(
     uris = table.file_uris()
     assert len(uris) > 1
     assert sorted(row.k for row in spark.read.parquet(*uris).collect()) == [*range(2 * ROWS)]
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_groups_that_change_are_there_once(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before and after a merge is committed; a group whose key is NULL or NaN would be there several times."""
+    path = tmp_path / "table"
+    crash = crash_at(monkeypatch, [(DeltaSink, "_merge")])
+    wanted_rows = groups_live(lambda: weft.to_delta(path).keyed(["a b", "k"]), crash, random.Random(seed))
+    found = deltalake.DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+    assert sorted(str(tuple(row.values())) for row in found) == wanted_rows
+
+
+def test_the_one_group_of_all_rows_is_replaced(tmp_path: Path) -> None:
+    """Without keys there is one row; the sink that a description makes goes on with it."""
+    path = tmp_path / "table"
+    sink = weft.to_delta(path).keyed([])
+    schema = pa.schema([("n", pa.int64())])
+    sink.open(schema, OWNER)
+    sink.commit(0, pa.table({"n": [1]}, schema))
+    again = make_sink(describe_sink(sink) or {})
+    again.open(schema, OWNER)
+    again.recover(0)
+    again.commit(1, pa.table({"n": [2]}, schema))
+    assert deltalake.DeltaTable(str(path)).to_pyarrow_table().to_pylist() == [{"n": 2}]

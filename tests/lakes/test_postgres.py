@@ -8,6 +8,7 @@ import os
 import pickle
 import random
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import weft
 from tests.lakes.conftest import PASSWORD, PostgresServer
 from tests.lakes.killing import killed_run, wanted
 from tests.lakes.program import QUERY, make_session, write_input
-from tests.lakes.story import OWNER, SCHEMA, commit, crash_at, expected, live, started
+from tests.lakes.story import OWNER, SCHEMA, commit, crash_at, expected, groups_live, live, started
 from tests.shares import seeds
 from weft.connectors.postgres.sink import PostgresSink
 from weft.connectors.sink_descriptions import describe_sink, make_sink, same_place
@@ -222,3 +223,42 @@ def test_a_session_that_is_killed_adds_every_result_once(seed: int, dsn: str, tm
     """The whole way, with `kill -9` at random moments."""
     killed_run(tmp_path, "postgres", dsn, 2, seed, os.environ)
     assert ask("SELECT * FROM results ORDER BY k") == wanted()
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_groups_that_change_are_there_once(seed: int, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before and after each step of a commit; a group whose key is NULL or NaN would be there several times."""
+    crash = crash_at(monkeypatch, [(PostgresSink, "_add"), (psycopg.Connection, "commit")])
+    made = make_sink(describe_sink(weft.to_postgres(dsn, "groups").keyed(["a b", "k"])) or {})
+    wanted_rows = groups_live(lambda: replace(made), crash, random.Random(seed))
+    assert sorted(map(str, ask("SELECT * FROM groups"))) == wanted_rows
+
+
+def test_groups_need_keys_that_tell_them_apart(dsn: str) -> None:
+    """Rows of groups would be added again and again."""
+    with pytest.raises(SinkError, match="told apart by a, b"):
+        weft.to_postgres(dsn, "groups", key="a").keyed(["a", "b"])
+    with pytest.raises(SinkError, match="has no key"):
+        weft.to_postgres(dsn, "groups").keyed([])
+    ask("CREATE TABLE groups (k bigint UNIQUE, n bigint)")
+    schema = pa.schema([("k", pa.int64()), ("n", pa.int64())])
+    with pytest.raises(SinkError, match="takes no two NULLs"):
+        weft.to_postgres(dsn, "groups").keyed(["k"]).open(schema, OWNER)
+    ask("DROP TABLE groups")
+    ask("CREATE TABLE groups (k bigint, n bigint, UNIQUE NULLS NOT DISTINCT (k))")  # as the hint says
+    weft.to_postgres(dsn, "groups", key="k").keyed(["k"]).open(schema, OWNER)
+
+
+def test_a_query_updates_its_groups(dsn: str, tmp_path: Path) -> None:
+    """The whole way: a row for each group, as it is after the last batch."""
+    session = weft.Session(checkpoint=tmp_path / "ck", execution="local")
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        lines = [json.dumps({"k": key % 2 or None, "ts": f"2026-01-01 00:00:0{number}"}) for key in range(4)]
+        (tmp_path / "in" / f"{number}.json").write_text("\n".join(lines))
+    source = weft.files("json", tmp_path / "in", schema="k int, ts timestamp", max_files_per_batch=1)
+    session.stream("a", source, event_time="ts")
+    sink = weft.to_postgres(dsn, "counts")
+    session.query("SELECT k, count(*) AS n FROM a GROUP BY k", name="q", sink=sink, mode="update")
+    session.run_available()
+    assert ask("SELECT * FROM counts ORDER BY k") == [(1, 6), (None, 6)]

@@ -87,7 +87,7 @@ def _place(description: Mapping[str, object]) -> object:
         path = str(description["path"])
         return path if is_object_uri(path) else Path(path).resolve()
     if "table" in description:
-        tabled = {name: value for name, value in description.items() if name != "key"}
+        tabled = {name: value for name, value in description.items() if name not in ("key", "null_keys")}
         return sorted((name, str(value)) for name, value in tabled.items())
     return None
 
@@ -117,7 +117,8 @@ def sink_for(sink: Sink | None, ordering: Ordering | None, keys: Sequence[str] |
         if not isinstance(sink, KeyedSink):
             raise QueryError(
                 f"{type(sink).__name__} only adds rows, and cannot replace those of groups that changed",
-                hint='use mode="append", or a sink that replaces rows, such as weft.to_memory()',
+                hint='use mode="append", or a sink that replaces rows: to_memory, to_postgres, to_kafka, '
+                "to_delta or foreach_batch",
             )
         return sink.keyed(keys)
     return sink.in_order() if ordering is not None and isinstance(sink, OrderableSink) else sink
@@ -137,9 +138,11 @@ def make_sink(description: Mapping[str, Any]) -> Sink:
             return ParquetSink(_path_of(description), *form)
         case "delta":
             columns = tuple(description["partition_by"])
-            return DeltaSink(_path_of(description), columns, description["compact"])
+            lake = DeltaSink(_path_of(description), columns, description["compact"])
+            return lake.keyed(description["keys"]) if "keys" in description else lake
         case "postgres":
-            return to_postgres(description["connection"], description["table"], key=description["key"])
+            table = to_postgres(description["connection"], description["table"], key=description["key"])
+            return table.keyed(table.key) if description.get("null_keys") else table
         case "iceberg":
             return to_iceberg(description["properties"] or description["connection"], description["table"])
         case "memory":

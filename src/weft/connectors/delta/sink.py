@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 __all__ = [
+    "DeltaGroupSink",
     "DeltaSink",
     "to_delta",
 ]
@@ -64,9 +65,18 @@ class DeltaSink:
         self._replays = Replays("to_delta", str(self.path))
 
     @property
+    def schema(self) -> pa.Schema | None:
+        """What results look like, once the sink is open."""
+        return self._schema
+
+    @property
     def exactly_once(self) -> bool:
         """True: a batch that the table has is not added again."""
         return True
+
+    def keyed(self, keys: Sequence[str]) -> DeltaGroupSink:
+        """The table with one row for each group, by the keys of GROUP BY; the driver merges what changed."""
+        return DeltaGroupSink(self, tuple(keys))
 
     def open(self, schema: pa.Schema, owner: str | None = None) -> None:
         """Make the table, or refuse results that do not fit the one that is there."""
@@ -242,11 +252,84 @@ class DeltaSink:
         except (OSError, _module().exceptions.DeltaError) as error:  # the results are there: it can wait
             _LOG.warning("to_delta: %s was not compacted: %s", self.path, delta_reason(error))
 
+    def merge(self, batch_id: int, rows: pa.Table, keys: Sequence[str]) -> None:
+        """Replace rows by those with the same keys and add the others, in one transaction, unless it is there."""
+        with self._naming(f"given batch {batch_id}"):
+            table = self._table()
+            if self._replays.is_there(batch_id, self._last_batch(table)):
+                return
+            try:
+                self._merge(table, batch_id, rows, keys)
+            except (OSError, _module().exceptions.DeltaError):
+                if (
+                    self._last_batch(self._table()) < batch_id
+                ):  # a store may have taken it, and its answer was lost
+                    raise
+        self._files_added += 1
+        if self.compact and self._files_added >= _FILES_TO_COMPACT:
+            self._compact()
+
+    def _merge(self, table: DeltaTable, batch_id: int, rows: pa.Table, keys: Sequence[str]) -> None:
+        batch = _module().transaction.Transaction(self._application, batch_id)
+        same = [f"(now.{_quoted(name)} IS NOT DISTINCT FROM before.{_quoted(name)})" for name in keys]
+        table.merge(
+            rows,
+            " AND ".join(same) or "true",
+            source_alias="now",
+            target_alias="before",
+            commit_properties=_module().CommitProperties(app_transactions=[batch]),
+        ).when_matched_update_all().when_not_matched_insert_all().execute()
+
     def describe(self) -> dict[str, object]:
         """What is needed to make it again."""
         form = {"partition_by": list(self.partition_by), "compact": self.compact}
         path = self.path if isinstance(self.path, str) else str(self.path.absolute())
         return {"kind": "delta", "path": path, **form}
+
+
+@dataclass(slots=True)
+class DeltaGroupSink:
+    """A Delta table with one row for each group: a batch replaces those of the groups that it changed.
+
+    It is merged by the driver, as Delta's MERGE: files with rows that are replaced are written anew.
+    """
+
+    table: DeltaSink
+    keys: tuple[str, ...]
+
+    @property
+    def exactly_once(self) -> bool:
+        """True: a batch that the table has is not merged again."""
+        return True
+
+    def open(self, schema: pa.Schema, owner: str | None = None) -> None:
+        """Make the table, or refuse results that do not fit the one that is there."""
+        self.table.open(schema, owner)
+
+    def recover(self, last_committed: int) -> None:
+        """Batches that the checkpoint cannot have made are an error."""
+        self.table.recover(last_committed)
+
+    def last_batch(self) -> int:
+        """The last batch of this checkpoint's that the table has; -1 without one."""
+        return self.table.last_batch()
+
+    def begin(self, batch_id: int) -> None:
+        """Nothing is to be prepared: a batch is merged as a whole or not at all."""
+
+    def commit(self, batch_id: int, rows: ResultRows) -> None:
+        """Merge the rows of a batch; one without rows leaves no trace."""
+        groups = as_table(rows, self.table.schema)
+        if groups.num_rows:
+            self.table.merge(batch_id, groups, self.keys)
+
+    def describe(self) -> dict[str, object]:
+        """What is needed to make it again."""
+        return {**self.table.describe(), "keys": list(self.keys)}
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _module() -> Any:

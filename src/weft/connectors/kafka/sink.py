@@ -14,8 +14,8 @@ A topic whose batches the checkpoint cannot have made is refused. Other writers 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from weft.connectors.common import as_table, check_flat, waiting_time
 from weft.connectors.kafka.committed_records import BatchMark, Ends, Records, TopicView, without
 from weft.connectors.kafka.options import KafkaOptions, kafka_options, load_client
 from weft.connectors.kafka.registry import RegistryOptions, registry_options, schema_text
-from weft.connectors.kafka.sink_values import Values, WrittenFormat, key_values
+from weft.connectors.kafka.sink_values import Values, WrittenFormat, json_values, key_values
 from weft.errors import SinkError, nearest
 from weft.logical.arguments import checked
 from weft.ports.sink import ResultRows, is_hurried
@@ -208,13 +208,17 @@ _CHUNK_ROWS, _CHUNK_BYTES = 1 << 16, 32 << 20  # that are handed to the client a
 
 @dataclass
 class KafkaSink:
-    """A topic to which the driver writes. ``name`` tells sinks of one checkpoint and topic apart."""
+    """A topic to which the driver writes. ``name`` tells sinks of one checkpoint and topic apart.
+
+    ``group_keys`` are the columns whose values, as a JSON object, are the key of a group that may change.
+    """
 
     topic: str
     key: str | None
     format: WrittenFormat
     options: KafkaOptions
     name: str = ""
+    group_keys: tuple[str, ...] | None = None
     _schema: pa.Schema | None = field(default=None, init=False, repr=False)
     _target: TransactionalTopic | None = field(default=None, init=False, repr=False)
     _values: Values | None = field(default=None, init=False, repr=False, compare=False)
@@ -227,6 +231,15 @@ class KafkaSink:
     def exactly_once(self) -> bool:
         """True: a replayed batch is not sent again."""
         return True
+
+    def keyed(self, keys: Sequence[str]) -> KafkaSink:
+        """The sink as its topic can be compacted: the records of a group have its keys as their key."""
+        if self.key is not None:
+            raise SinkError(
+                f"to_kafka: the key is {self.key}, but groups that change have those of GROUP BY",
+                hint="leave out key: records have a JSON object of the keys of GROUP BY",
+            )
+        return replace(self, group_keys=tuple(keys))
 
     def open(self, schema: pa.Schema, owner: str | None = None) -> None:
         """Refuse results that have no such key, or that values of the format cannot hold."""
@@ -248,7 +261,8 @@ class KafkaSink:
 
     def _value_columns(self, schema: pa.Schema) -> list[str]:
         """The columns that are the value: all, the key's among them, but of raw values the others."""
-        return [name for name in schema.names if self.format.name != "raw" or name != self.key]
+        keys = self.group_keys or (self.key,)
+        return [name for name in schema.names if self.format.name != "raw" or name not in keys]
 
     def recover(self, last_committed: int) -> None:
         """End transactions that were left open; batches the checkpoint cannot have made are an error.
@@ -298,9 +312,13 @@ class KafkaSink:
     def _records(self, rows: pa.RecordBatch) -> Records:
         """Keys and values as the client takes them, which wants an object for each record."""
         values = self._encode()(rows)
-        if self.key is None:
+        if self.group_keys is not None:
+            keys = json_values(rows.select(list(self.group_keys)))
+        elif self.key is not None:
+            keys = key_values(rows, self.key)
+        else:
             return [{"value": value} for value in values.to_pylist()]
-        both: Iterable[Any] = zip(values.to_pylist(), key_values(rows, self.key).to_pylist(), strict=True)
+        both: Iterable[Any] = zip(values.to_pylist(), keys.to_pylist(), strict=True)
         return [{"value": value, "key": key} for value, key in both]
 
     def describe(self) -> dict[str, object]:
@@ -315,6 +333,7 @@ class KafkaSink:
             "topic": self.topic,
             "key": self.key,
             "name": self.name,
+            "group_keys": None if self.group_keys is None else list(self.group_keys),
             "format": written.name,
             "registry": None if registry is None else [registry.url, dict(registry.given)],
             "avro": [written.avro_schema, written.subject, written.register],
@@ -327,7 +346,9 @@ def kafka_sink(description: Mapping[str, Any]) -> KafkaSink:
     url, registry_options_given = description.get("registry") or (None, {})
     registry = None if url is None else RegistryOptions(url, tuple(sorted(registry_options_given.items())))
     written = WrittenFormat(description["format"], registry, *description.get("avro", ()))
-    return KafkaSink(description["topic"], description["key"], written, options, description["name"])
+    sink = KafkaSink(description["topic"], description["key"], written, options, description["name"])
+    keys = description.get("group_keys")
+    return sink if keys is None else sink.keyed(keys)
 
 
 @checked(SinkError)
@@ -350,7 +371,8 @@ def to_kafka(
     record of Avro whose schema is put into a schema registry (`registry`, as in `weft.kafka`) under the subject
     `TOPIC-value` or another; it is made for the results unless `avro_schema` is given. With `register=False` the
     registry must have it. JSON values get a schema, too, if there is a registry. Records with the same value of the
-    column `key` are in the same partition. Several queries of a session may write to one topic if each sink has a
+    column `key` are in the same partition. For `mode="update"` the key is a JSON object of the keys of GROUP BY, so
+    that the topic can be compacted. Several queries of a session may write to one topic if each sink has a
     `name`. Other options are Kafka's own, as in `weft.kafka`.
 
     >>> to_kafka("localhost:9092", "matches", key="vid", compression_type="zstd").options.given

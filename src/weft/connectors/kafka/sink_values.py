@@ -42,11 +42,13 @@ _CONTROL = {
 
 
 def json_values(rows: pa.RecordBatch) -> pa.Array:
-    """A JSON object for each row, as bytes.
+    """A JSON object for each row, as bytes; an empty one for rows without columns.
 
     >>> json_values(pa.record_batch({"id": [1, None], "name": ['a"b', "c"]})).to_pylist()
     [b'{"id":1,"name":"a\\\\"b"}', b'{"id":null,"name":"c"}']
     """
+    if not rows.num_columns:
+        return pa.array([b"{}"] * rows.num_rows, pa.binary())
     pieces: list[Any] = []
     for place, (name, column) in enumerate(zip(rows.schema.names, rows.columns, strict=True)):
         pieces += [f"{',' if place else '{'}{json.dumps(name, ensure_ascii=False)}:"]

@@ -7,7 +7,8 @@ name or its table. Two drivers cannot add the same batch: each holds the table's
 away is waited for, a minute, and the batch is added once, also if it went away while it was told to commit.
 
 The driver sends the results by COPY: into the table itself or, with a key, into a table of the transaction from which
-rows are inserted that have a new key and updated that have a known one.
+rows are inserted that have a new key and updated that have a known one. The keys of groups that change (`keyed`) may be
+NULL, which then is a value like any other: the table's index must say so, or its columns must not be NULL.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,7 @@ __all__ = [
     "to_postgres",
 ]
 
+_NULLS_COUNT = 150_000  # the first version of the server whose unique indexes may take NULL for a value
 _PORTION = 1 << 16  # rows that are made into text at once
 _PATIENCE = 60.0  # seconds for a server that is away, as while it restarts
 _LOCK_TIMEOUT = (
@@ -74,20 +76,25 @@ _COLUMNS = """
     ORDER BY a.attnum
 """
 _KEYS = """
-    SELECT array_agg(a.attname::text ORDER BY a.attname)
+    SELECT array_agg(a.attname::text ORDER BY a.attname),
+           bool_and(a.attnotnull) OR coalesce((to_jsonb(i) ->> 'indnullsnotdistinct')::boolean, false)
     FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
     WHERE i.indrelid = %s::regclass AND i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL
-    GROUP BY i.indexrelid
+    GROUP BY i.indexrelid, i.*
 """
 
 
 @dataclass(slots=True)
 class PostgresSink:
-    """A table of a PostgreSQL server; ``connection`` says where that is, or where that is written."""
+    """A table of a PostgreSQL server; ``connection`` says where that is, or where that is written.
+
+    With ``null_keys``, NULL is a value of the key like any other.
+    """
 
     connection: SecretText
     table: str
     key: tuple[str, ...] = ()
+    null_keys: bool = False
     _application: str = field(default="", compare=False)
     _schema: pa.Schema | None = field(default=None, compare=False)
     _replays: Replays = field(init=False, compare=False, repr=False)
@@ -99,6 +106,21 @@ class PostgresSink:
     def exactly_once(self) -> bool:
         """True: a batch that is noted is not added again."""
         return True
+
+    def keyed(self, keys: Sequence[str]) -> PostgresSink:
+        """The sink as it keeps one row for each group, by the keys of GROUP BY."""
+        if self.key and set(self.key) != set(keys):
+            raise SinkError(
+                f"to_postgres: the key of {self.table} is {', '.join(self.key)}, "
+                f"but groups are told apart by {', '.join(keys) or 'nothing'}",
+                hint="leave out key: it is that of GROUP BY",
+            )
+        if not keys:
+            raise SinkError(
+                f"to_postgres: the one group of all rows has no key by which {self.table} could replace it",
+                hint="group by a column, or use to_kafka, to_delta, to_memory or foreach_batch",
+            )
+        return replace(self, key=tuple(keys), null_keys=True)
 
     def open(self, schema: pa.Schema, owner: str | None = None) -> None:
         """Make the table, or refuse results that do not fit the one that is there."""
@@ -142,8 +164,14 @@ class PostgresSink:
     def _make(self, connection: Connection[Any], schema: pa.Schema) -> None:
         columns = [f"{_quote(column.name)} {column_type(column.type)}" for column in schema]
         if self.key:
-            columns.append(f"PRIMARY KEY ({_listed(self.key)})")
+            columns.append(f"{self._uniqueness(connection)} ({_listed(self.key)})")
         connection.execute(f"CREATE TABLE {self._quoted} ({', '.join(columns)})".encode())
+
+    def _uniqueness(self, connection: Connection[Any]) -> str:
+        """What a table that is made says of its key; before PostgreSQL 15, no index takes NULL for a value."""
+        if self.null_keys and connection.info.server_version >= _NULLS_COUNT:
+            return "UNIQUE NULLS NOT DISTINCT"
+        return "PRIMARY KEY"
 
     def _check(self, connection: Connection[Any], schema: pa.Schema) -> None:
         """Refuse a table with other columns, or without a unique index over the key."""
@@ -151,7 +179,13 @@ class PostgresSink:
         check_kind(self.table, *(what or ("", False, False)), merged=bool(self.key))
         columns = connection.execute(_COLUMNS, [self._quoted]).fetchall()
         check_table_columns(self.table, schema, {name: (kind, needed) for name, kind, needed in columns})
-        unique = [sorted(names) for (names,) in connection.execute(_KEYS, [self._quoted]).fetchall()]
+        found = connection.execute(_KEYS, [self._quoted]).fetchall()
+        unique = [sorted(names) for names, sure in found if sure or not self.null_keys]
+        if self.key and sorted(self.key) in [sorted(names) for names, _ in found if not unique]:
+            raise SinkError(
+                f"to_postgres: the unique index of {self.table} takes no two NULLs for the same key",
+                hint="make it UNIQUE NULLS NOT DISTINCT, or the columns of the key NOT NULL",
+            )
         if self.key and sorted(self.key) not in unique:
             raise SinkError(
                 f"to_postgres: the table {self.table} has no unique index over {', '.join(self.key)}",
@@ -240,6 +274,7 @@ class PostgresSink:
             "connection": self.connection.reference,
             "table": self.table,
             "key": list(self.key),
+            **({"null_keys": True} if self.null_keys else {}),
         }
 
 
@@ -266,7 +301,7 @@ def to_postgres(dsn: str, table: str, *, key: str | Sequence[str] = ()) -> Postg
 
     ``dsn`` is a connection string without a password, or says where one is: `env:NAME` or `file:PATH`, read whenever a
     connection is made. ``table`` may have a schema (`sales.trolls`), and is made if it is not there. With ``key``, a
-    row replaces the one with the same values in these columns.
+    row replaces the one with the same values in these columns; for `mode="update"` that is the keys of GROUP BY.
 
     >>> to_postgres("env:WAREHOUSE", "trolls", key="vid").describe()["connection"]
     'env:WAREHOUSE'
