@@ -6,7 +6,6 @@ interrupted is committed again with the same rows, perhaps cut into other parts.
 
 from __future__ import annotations
 
-
 import random
 from collections.abc import Callable
 from contextlib import suppress
