@@ -8,7 +8,6 @@ import os
 import pickle
 import random
 import traceback
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -229,8 +228,8 @@ def test_a_session_that_is_killed_adds_every_result_once(seed: int, dsn: str, tm
 def test_groups_that_change_are_there_once(seed: int, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before and after each step of a commit; a group whose key is NULL or NaN would be there several times."""
     crash = crash_at(monkeypatch, [(PostgresSink, "_add"), (psycopg.Connection, "commit")])
-    made = make_sink(describe_sink(weft.to_postgres(dsn, "groups").keyed(["a b", "k"])) or {})
-    wanted_rows = groups_live(lambda: replace(made), crash, random.Random(seed))
+    described = describe_sink(weft.to_postgres(dsn, "groups").keyed(["a b", "k"])) or {}
+    wanted_rows = groups_live(lambda: make_sink(described), crash, random.Random(seed))
     assert sorted(map(str, ask("SELECT * FROM groups"))) == wanted_rows
 
 
