@@ -1,8 +1,8 @@
 """Writes the corpus: queries from templates, with the rows that DuckDB gives for them.
 
 `python -m tests.corpus.make` writes the files `*.test` anew, in the form of sqllogictest: statements that make the
-tables, and queries with their rows, sorted. The queries are Weft's own SQL; where DuckDB spells something otherwise,
-`in_duckdb` says how. Every template is filled in all ways.
+tables, and queries with their rows, sorted where the query does not say how. The queries are Weft's own SQL; where
+DuckDB spells something otherwise, `in_duckdb` says how. Every template is filled in all ways.
 """
 
 from __future__ import annotations
@@ -231,8 +231,47 @@ def insides() -> Iterator[str]:
         yield f"SELECT d.l[0] AS v, d.g FROM (SELECT l, r.g AS g, {value} AS v FROM n) AS d JOIN a ON d.v = a.k"
 
 
+def sorting() -> Iterator[str]:
+    """ORDER BY, LIMIT and OFFSET, by keys that leave no ties between different rows."""
+    keys = (
+        *(
+            "x, k, y, s",
+            "x DESC, k, y DESC, s",
+            "s NULLS LAST, 2 DESC NULLS FIRST, 1, y",
+            "x + k DESC, k, x, y, s",
+        ),
+        *("a.x IS NULL, k DESC, 2, 3, s", "coalesce(x, y), k, x, y, s DESC", "4 DESC, 3, 2 DESC, 1"),
+    )
+    cuts = ("", " LIMIT 3", " LIMIT 2 OFFSET 1", " LIMIT 0", " LIMIT 100 OFFSET 4")
+    for order, cut, where in product(keys, cuts, ("", " WHERE x > 1")):
+        yield f"SELECT k, x, y, s FROM a{where} ORDER BY {order}{cut}"
+    for kind, cut, order in product(
+        SIDES, cuts[:3], ("1, 2, 3, 4", "2 DESC, 1 DESC, 4, 3", "a.x + b.z, 1, 2, 3, 4")
+    ):
+        yield f"SELECT a.k AS i, a.x, b.k AS j, b.z FROM a {kind} b ON a.k = b.k ORDER BY {order}{cut}"
+    for kind, cut in product(TESTS, cuts):
+        yield f"SELECT a.x, a.k FROM a {kind} b ON a.k = b.k ORDER BY a.x, k DESC{cut}"
+    grouped = (
+        "k",
+        "count(*) DESC, k",
+        "t NULLS LAST, k DESC",
+        "sum(x) - k, k",
+        "max(y) DESC NULLS FIRST, n, 1",
+    )
+    for order, cut in product(grouped, cuts):
+        yield f"SELECT k, sum(x) AS t, count(*) AS n FROM a GROUP BY k ORDER BY {order}{cut}"
+        body = "SELECT k, x, y FROM a WHERE x > 0"
+        yield f"SELECT k, count(*) AS n, sum(x) AS t FROM ({body}) AS d GROUP BY k ORDER BY {order}{cut}"
+    for cut in cuts:
+        yield f"SELECT DISTINCT s FROM a ORDER BY s DESC{cut}"
+        yield f"SELECT k, x FROM a UNION ALL SELECT k, w FROM c ORDER BY x DESC, k{cut}"
+        yield f"WITH d AS (SELECT k, x + 1 AS v FROM a) SELECT v, k FROM d ORDER BY d.k, v{cut}"
+        yield f"SELECT a.k FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.k = a.k) ORDER BY k{cut}"
+
+
 FILES = {
-    make.__name__: make for make in (joins, trees, names, sub_selects, laterals, versions, derived, insides)
+    make.__name__: make
+    for make in (joins, trees, names, sub_selects, laterals, versions, derived, insides, sorting)
 }
 
 HEAD = "# Written by `python -m tests.corpus.make`: {}\n"
@@ -252,9 +291,15 @@ def shown(value: Any) -> str:
     )
 
 
-def rows_of(columns: Iterable[list[Any]]) -> list[str]:
-    """The rows of a result, sorted; values are apart by tabs."""
-    return sorted("\t".join(map(shown, row)) for row in zip(*columns, strict=True))
+def rows_of(columns: Iterable[list[Any]], text: str = "") -> list[str]:
+    """The rows of a result, sorted unless the text of the query says in which order; values are apart by tabs."""
+    rows = ["\t".join(map(shown, row)) for row in zip(*columns, strict=True)]
+    return rows if is_ordered(text) else sorted(rows)
+
+
+def is_ordered(text: str) -> bool:
+    """Whether a query of the corpus says in which order its rows come."""
+    return " ORDER BY " in text
 
 
 def written(name: str) -> str:
@@ -263,12 +308,13 @@ def written(name: str) -> str:
     made = statements(random.Random(name))
     parts = [HEAD.format((make.__doc__ or "").strip()), *(f"statement ok\n{one}\n" for one in made)]
     with duckdb.connect() as connection:
+        connection.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")  # as in Spark
         for one in made:
             connection.execute(one)
         for text in dict.fromkeys(make()):
             found = connection.sql(in_duckdb(text)).to_arrow_table()
-            rows = rows_of(column.to_pylist() for column in found.columns)
-            head = f"query {'T' * found.num_columns} rowsort"
+            rows = rows_of((column.to_pylist() for column in found.columns), text)
+            head = f"query {'T' * found.num_columns} {'nosort' if is_ordered(text) else 'rowsort'}"
             parts.append("\n".join([head, text, "----", *rows, ""]))
     return "\n".join(parts)
 

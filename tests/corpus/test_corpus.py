@@ -78,7 +78,7 @@ def test_queries_give_what_a_database_gives(case: tuple[str, int]) -> None:
     run.end()
     for number, one in enumerate(cases):
         found = run.results(f"q{number}")
-        assert rows_of(column.to_pylist() for column in found.columns) == list(one.rows), one.text
+        assert rows_of((column.to_pylist() for column in found.columns), one.text) == list(one.rows), one.text
 
 
 def session_with(name: str, cases: tuple[Case, ...]) -> weft.Session:

@@ -53,6 +53,7 @@ from weft.logical.query.grouping import Aggregate, Grouping, GroupWindow
 from weft.logical.query.join_tree import Join
 from weft.logical.query.ordering import Ordering
 from weft.logical.query.query import Input, Key, Output, Query
+from weft.logical.query.sorting import Sorting, SortKey
 from weft.logical.query.window import Range, Rows, Unbounded
 from weft.logical.schema import DataType, Field, Schema, Stream
 
@@ -62,6 +63,7 @@ LOGICAL: tuple[type, ...] = (
     *(DataType, Field, Schema, Stream, Range, Rows, Unbounded),
     *(expression.Column, expression.Literal, expression.Call, Input, Join, Key, Output, Query, Ordering),
     *(Aggregate, GroupWindow, Grouping),
+    *(Sorting, SortKey),
 )
 
 Value = TypeVar("Value")

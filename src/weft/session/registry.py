@@ -81,6 +81,8 @@ class Registered:
             check_groups(query, name)
             for inner in (one for stream in defined_streams(query).values() for one in stream.definition):
                 check_groups(inner, name)
+            if query.sorting is not None:
+                query.sorting.check_ends(name)
         check_readable(requests, {*self.sources, *self.tables})
 
     def check_unread(self, stream: str, stopped: Collection[str]) -> None:

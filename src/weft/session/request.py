@@ -12,11 +12,19 @@ from weft.connectors.sink_descriptions import describe_sink
 from weft.errors import QueryError
 from weft.logical.catalog import Catalog
 from weft.logical.nested.flatten import Note
+from weft.logical.outer.group_closing import with_mode
 from weft.logical.outer.waiting import limit_waiting
 from weft.logical.query.canonical import canonical
 from weft.logical.query.grouping import APPEND, UPDATE
-from weft.logical.query.ordering import Ordering, check_ordering, ordering_of
-from weft.logical.query.query import Query, with_mode
+from weft.logical.query.ordering import (
+    EVENT,
+    Ordering,
+    check_ordering,
+    check_sorting,
+    leaves_by_time,
+    ordering_of,
+)
+from weft.logical.query.query import Query
 from weft.optimizer.space import check_inputs
 from weft.ports.sink import Sink
 from weft.runtime.queries.request import QueryRequest
@@ -75,6 +83,10 @@ def bind_query(
         query = limit_waiting(query, duration_of(emit_unmatched_after, "emit_unmatched_after"))
     check_inputs(query, options)
     ordering = ordering_of(order, precision)
+    if query.sorting is not None:
+        check_sorting(query, order)
+        if leaves_by_time(query):
+            query, ordering = replace(query, sorting=None, projection=query.shown), Ordering(EVENT)
     if ordering is not None and query.grouping is not None:
         raise QueryError(
             f"groups leave when they are complete, and not in the order {order!r}", hint="leave out order"

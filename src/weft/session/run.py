@@ -253,7 +253,7 @@ def result_frame(settings: Settings, name: str, query: Query, sink: Sink | None)
             hint='use sink=weft.to_parquet("…"), or none before dataframe() is called',
         )
     directory.mkdir(parents=True, exist_ok=True)
-    columns = [f"{identifier(output.name)} {output.expr.type}" for output in query.outputs]
+    columns = [f"{identifier(output.name)} {output.expr.type}" for output in query.shown]
     reader = _spark(settings).readStream.schema(", ".join((*columns, f"{sink.batch_column} long")))
     return reader.parquet(str(directory.absolute())).drop(sink.batch_column)
 

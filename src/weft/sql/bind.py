@@ -22,6 +22,7 @@ from weft.logical.query.grouping import Grouping
 from weft.logical.query.join_tree import PRESENT, TESTS, Join, only_inner
 from weft.logical.query.limits import DEFAULT_LIMITS, UNLIMITED, Limits
 from weft.logical.query.query import Input, Output, Query, make_query
+from weft.logical.query.sorting import Sorting
 from weft.sql.expressions import bind_conditions
 from weft.sql.groups.binding import bind_selected
 from weft.sql.inputs import (
@@ -134,6 +135,7 @@ class _Binding:
             query = make_query(
                 read.every, read.terms, read.outputs, outer=outer, cross=True, grouping=read.grouping
             )
+            query = replace(query, sorting=read.sorting)
             if not self.cross:
                 check_crosses(statement, query, inputs, read.crosses, self.crossing)
             query = self._flattened(statement, query)
@@ -178,10 +180,10 @@ class _Binding:
                 statement.source.whole, "the query selects nothing", "SELECT * gives all"
             )
         inside = around is not None
-        outputs, grouping = (
+        outputs, grouping, sorting = (
             bind_selected(statement, scope, inner=inside, plain=statement.plain or inside or self.nesting > 0)
             if selects
-            else ((), None)
+            else ((), None, None)
         )
         conditions = (*bound.conditions, *where)
         check_terms(statement, (*conditions, *(o.expr for o in outputs)), self.limits)
@@ -196,7 +198,7 @@ class _Binding:
         tree, terms = tests.joined(bound.tree, (*bound.pool, *where), once=once)
         anchor = always(tree)[:1] or visible(tree)[:1]
         settled = tuple(anchored(term, anchor[0]) for term in terms)
-        return _Read(tree, (*bound.every, *tests.inputs), settled, outputs, bound.crosses, grouping)
+        return _Read(tree, (*bound.every, *tests.inputs), settled, outputs, bound.crosses, grouping, sorting)
 
     def _tests(self, taken: set[str]) -> Tests:
         """What takes the sub-selects of conditions; their inputs get aliases that are not taken."""
@@ -269,6 +271,7 @@ class _Read(NamedTuple):
     outputs: tuple[Output, ...]
     crosses: tuple[frozenset[str], ...]
     grouping: Grouping | None = None
+    sorting: Sorting | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,8 @@ class Builder:
 
     def union_all(self, other: Builder) -> Builder:
         """The rows of this query and those of another, with as many columns of the same types."""
+        if not isinstance(other, Builder):
+            raise QueryError(f"union_all takes a query, not {other!r}", hint="begin it with weft.select")
         return replace(self, more=(*self.more, other))
 
     def where(self, *conditions: str) -> Builder:

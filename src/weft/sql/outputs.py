@@ -1,4 +1,4 @@
-"""What SELECT gives, and under which names.
+"""What SELECT gives, under which names, and in which order.
 
 Guarantees: every column of the result has a name of its own. The rule: a name after AS stands as it is; `*` and
 `v.*` name their columns alias_column, in the order of FROM; a plain column keeps its name unless another column
@@ -6,13 +6,17 @@ of the result has it too, then it is alias_column; any other expression is col_N
 
 Where FROM has USING, `*` gives the columns that SQL gives: those of USING first, once each, then the others from left
 to right. They keep their names; of several with one name that of USING keeps it, and the others are alias_column.
+
+In ORDER BY a number is the place of a column; a name alone is a column of the result if one has it, as in Spark; any
+other expression is over columns of the result and of FROM, in a SELECT with groups over keys and aggregates. What is
+not selected becomes a hidden column of the result.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 from sqlglot import exp
@@ -21,13 +25,14 @@ from weft.errors import QueryError, SqlError, nearest
 from weft.logical.expr.expression import Call, Column, Expr, Literal, columns, to_sql
 from weft.logical.names import identifier
 from weft.logical.query.query import PRESENT, Output, with_distinct_names
+from weft.logical.query.sorting import Sorting, SortKey, hidden_name
 from weft.sql.expressions import bind_expression
 from weft.sql.reject import refuse_arguments, unsupported
 from weft.sql.scope import PROVENANCE, Given, Merged, Scope, Shown
-from weft.sql.source import SqlText
-from weft.sql.statement import Item
+from weft.sql.source import Piece, SqlText, bare_node
+from weft.sql.statement import Item, Statement
 
-__all__ = ["bind_outputs"]
+__all__ = ["bind_outputs", "bind_sorting"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +174,57 @@ def _star(shown: Sequence[Shown]) -> tuple[Output, ...]:
         first = next(columns(expr)) if not isinstance(column, Given) else column
         named.append((first.name if rivals[name] == 1 else f"{first.alias}_{first.name}", expr))
     return with_distinct_names(named)
+
+
+def bind_sorting(
+    statement: Statement, outputs: Sequence[Output], scope: Scope
+) -> tuple[tuple[Output, ...], Sorting | None]:
+    """The hidden columns that ORDER BY needs beside those of the result, and how rows are sorted and cut."""
+    if not statement.order and statement.limit is None and not statement.offset:
+        return (), None
+    every, keys = list(outputs), list[SortKey]()
+    for item in statement.order:
+        expr = _meant(item.value, outputs, scope)
+        if isinstance(expr, Literal):
+            continue  # it is the same for all rows
+        if isinstance(expr, Output):
+            name, kind = expr.name, expr.expr.type
+        else:
+            name, kind = _sorted_by(expr, every), expr.type
+        if kind.is_nested:
+            raise item.value.error(
+                f"rows cannot be sorted by a {kind}", "sort by a field or an element of it"
+            )
+        if name == hidden_name(len(every)) and not isinstance(expr, Output):
+            if statement.distinct:
+                raise item.value.error(
+                    "ORDER BY of SELECT DISTINCT names what is not selected", "select it, too"
+                )
+            every.append(Output(name, expr))
+        if all(key.column != name for key in keys):
+            keys.append(SortKey(name, item.descending, item.nulls_first))
+    return tuple(every[len(outputs) :]), Sorting(tuple(keys), statement.limit, statement.offset)
+
+
+def _meant(piece: Piece, outputs: Sequence[Output], scope: Scope) -> Output | Expr:
+    """What a key of ORDER BY means: a column of the result, or an expression."""
+    node = bare_node(piece.node)
+    if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
+        if not 1 <= int(node.name) <= len(outputs):
+            raise piece.error(
+                f"the result has no column {node.name}", f"write a number from 1 to {len(outputs)}"
+            )
+        return outputs[int(node.name) - 1]
+    if isinstance(node, exp.Column) and not node.table:
+        named = [output for output in outputs if output.name.lower() == node.name.lower()]
+        if named:
+            return named[0]
+    # an aggregate is over columns of FROM, whatever the result calls its own
+    free = [one for one in outputs if scope.groups is None or not scope.has_column(one.name)]
+    return bind_expression(piece, replace(scope, selected={one.name.lower(): one.expr for one in free}))
+
+
+def _sorted_by(expr: Expr, outputs: Sequence[Output]) -> str:
+    """The name of the column of a result that is this expression; a new one if there is none."""
+    same = (output.name for output in outputs if output.expr == expr)
+    return next(same, hidden_name(len(outputs)))

@@ -24,6 +24,7 @@ from weft.sql.statement import (
     Name,
     Relation,
     SelectRef,
+    SortItem,
     Statement,
     StreamRef,
     leaves,
@@ -57,9 +58,7 @@ _ASOF_HINT = (
 
 def read_statement(text: str, limits: Limits = DEFAULT_LIMITS) -> Statement:
     """The query that a text states."""
-    return _read(
-        text, lambda: parse_select(text, limits), lambda reader, node: Statement.united(reader.branches(node))
-    )
+    return _read(text, lambda: parse_select(text, limits), lambda reader, node: reader.whole(node))
 
 
 def read_fragment(text: str) -> Piece:
@@ -97,6 +96,41 @@ class _SelectReader:
     brackets: Mapping[int, Bracket]
     named: Mapping[str, tuple[tuple[Statement, ...], tuple[Name, ...]]]
     windowed: set[int]
+
+    def whole(self, node: exp.Expr) -> Statement:
+        """The statement of a whole text, which alone may say in which order its rows are wanted, and how many."""
+        order, limit, offset = (node.args.get(key) for key in ("order", "limit", "offset"))
+        for key in ("order", "limit", "offset"):
+            node.set(key, None)
+        statement = Statement.united(self.branches(node))
+        return replace(
+            statement,
+            order=self._order(order) if order is not None else (),
+            limit=self._count(limit, exp.Limit) if limit is not None else None,
+            offset=self._count(offset, exp.Offset) if offset is not None else 0,
+        )
+
+    def _order(self, node: exp.Expr) -> tuple[SortItem, ...]:
+        refuse_arguments(self.source, node, "expressions")
+        found = []
+        for one in node.expressions:
+            if not isinstance(one, exp.Ordered):
+                raise unsupported(self.source, one)
+            refuse_arguments(self.source, one, "this", "desc", "nulls_first")
+            descending, nulls_first = bool(one.args.get("desc")), bool(one.args.get("nulls_first"))
+            found.append(SortItem(self.piece(one.this), descending, nulls_first))
+        return tuple(found)
+
+    def _count(self, node: exp.Expr, kind: type[exp.Expr]) -> int:
+        """The number of rows that LIMIT or OFFSET says."""
+        word = kind.__name__.upper()
+        number = node.args.get("expression")
+        plain = isinstance(node, kind) and isinstance(number, exp.Literal) and not number.is_string
+        if number is None or not plain or not number.name.isdigit():
+            hint = f"write {word} and a number, as in {word} 10"
+            raise self.source.error(self.source.span(node), f"{word} takes a whole number of rows", hint)
+        refuse_arguments(self.source, node, "expression")
+        return int(number.name)
 
     def select(self, node: exp.Expr, *, reading: bool = True) -> Statement:
         """One SELECT, with the WITH before it; unless it must be ``reading`` something, it may lack FROM."""

@@ -26,9 +26,7 @@ _EXPLODE = "name the elements, as in x[0], or explode the list with Spark before
 _NO_CLOCK = "the same tuples must always give the same result; compare event times with each other"
 
 _UNION = "UNION ALL keeps duplicates, and is there: SELECT … UNION ALL SELECT …"
-_ORDER = (
-    'give the query an order of its results, as in session.query(…, order="event"), or sort them with Spark'
-)
+_ORDER = "write ORDER BY, LIMIT and OFFSET after the whole query: rows of a sub-select have no order"
 
 _NODES: dict[type[exp.Expr], tuple[str, str | None]] = {
     exp.Subquery: ("a sub-select", _FLAT),
@@ -78,12 +76,12 @@ _ARGUMENTS: dict[str, tuple[str, str | None]] = {
     ),
     "qualify": ("QUALIFY", _OUTSIDE),
     "windows": ("WINDOW", "a stream's window is written FROM videos [RANGE 10 MINUTES] AS v"),
-    "order": ("ORDER BY", _ORDER),
-    "sort": ("SORT BY", _ORDER),
+    "order": ("ORDER BY in a sub-select", _ORDER),
+    "sort": ("SORT BY", "write ORDER BY"),
     "cluster": ("CLUSTER BY", None),
     "distribute": ("DISTRIBUTE BY", "Weft decides how state is partitioned"),
-    "limit": ("LIMIT", _OUTSIDE),
-    "offset": ("OFFSET", _OUTSIDE),
+    "limit": ("LIMIT in a sub-select", _ORDER),
+    "offset": ("OFFSET in a sub-select", _ORDER),
     "hint": ("a hint", "Weft decides how to join"),
     "hints": ("a hint", "Weft decides how to join"),
     "laterals": ("LATERAL VIEW", _EXPLODE),

@@ -8,7 +8,7 @@ then what the SELECT around it reads.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from sqlglot import exp
@@ -178,7 +178,8 @@ class Scope:
     those to the right of a semi or anti join below, which has no columns of them. Where outer joins pad rows with NULLs
     (``padded``), rows have a `provenance`. ``functions`` are those that users registered. ``shown`` are the columns
     that ``*`` gives, in their order. ``around`` is what the SELECT around a sub-select sees, and ``sub_selects`` takes
-    the sub-selects of the expression. ``groups`` takes its aggregates, where there may be some.
+    the sub-selects of the expression. ``groups`` takes its aggregates, where there may be some. ``selected`` are
+    columns of the result, by name in lower case, which ORDER BY may name before those of inputs.
     """
 
     inputs: tuple[Named, ...]
@@ -192,6 +193,7 @@ class Scope:
     around: Scope | None = None
     sub_selects: SubSelects | None = None
     groups: GroupScope | None = None
+    selected: Mapping[str, Expr] = field(default_factory=dict)
 
     def input(self, name: str) -> Named:
         """The relation that goes by this name."""
@@ -250,6 +252,8 @@ class Scope:
 
     def unqualified(self, name: str) -> Expr:
         """The only column of that name."""
+        if name.lower() in self.selected:
+            return self.selected[name.lower()]
         for inputs in (self.inputs, self.beyond):
             candidates = self._candidates(name, inputs)
             if len(candidates) > 1:

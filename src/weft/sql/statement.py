@@ -23,6 +23,7 @@ __all__ = [
     "Name",
     "Relation",
     "SelectRef",
+    "SortItem",
     "Statement",
     "StreamRef",
     "leaves",
@@ -119,6 +120,15 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
+class SortItem:
+    """An expression to sort by."""
+
+    value: Piece
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Statement:
     """SELECT items FROM relations (between which commas stand) WHERE all of the conditions.
 
@@ -126,6 +136,7 @@ class Statement:
     ``cross`` says that its author accepts a cross product of the whole; if it does not, an error about one says what
     the author has to do to accept it (``crossing``). If it is ``plain``, ``*`` gives columns under their own names.
     ``group`` is what stands after GROUP BY and ``having`` after HAVING; of a ``distinct`` one, a row is wanted once.
+    ``order`` is what stands after ORDER BY; at most ``limit`` rows are wanted (None: all), after the first ``offset``.
     """
 
     items: tuple[Item, ...]
@@ -138,6 +149,9 @@ class Statement:
     group: tuple[Piece, ...] = ()
     having: tuple[Piece, ...] = ()
     distinct: bool = False
+    order: tuple[SortItem, ...] = ()
+    limit: int | None = None
+    offset: int = 0
 
     @classmethod
     def united(cls, branches: tuple[Statement, ...]) -> Statement:

@@ -7,8 +7,7 @@ import pytest
 import weft
 from weft.errors import QueryError, SqlError
 from weft.logical.catalog import Catalog
-from weft.logical.outer.group_closing import check_groups, group_ends
-from weft.logical.query.query import with_mode
+from weft.logical.outer.group_closing import check_groups, group_ends, with_mode
 from weft.logical.schema import Schema, Stream
 from weft.sql.bind import parse_query
 

@@ -297,7 +297,12 @@ def test_no_order_of_inputs() -> None:
             ")",
             "go on with the streams",
         ),
-        ("SELECT d.k FROM (SELECT k FROM a ORDER BY k) d", "ORDER BY is not supported", None, "order"),
+        (
+            "SELECT d.k FROM (SELECT k FROM a ORDER BY k) d",
+            "ORDER BY in a sub-select is not supported",
+            None,
+            "whole",
+        ),
         ("SELECT a.k FROM a WHERE (SELECT k FROM b) = k", "a sub-select is not supported", None, "SEMI JOIN"),
     ],
 )

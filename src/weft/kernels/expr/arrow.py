@@ -50,4 +50,4 @@ def arrow_type(type_: DataType) -> pa.DataType:
 
 def result_schema(query: Query) -> pa.Schema:
     """The columns of a query's results."""
-    return pa.schema([(output.name, arrow_type(output.expr.type)) for output in query.outputs])
+    return pa.schema([(output.name, arrow_type(output.expr.type)) for output in query.shown])

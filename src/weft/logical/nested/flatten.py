@@ -299,7 +299,8 @@ def _united(query: Query, parts: Mapping[str, _Part]) -> Query:
         tree, above = _rebuild_tree(tree, leaves, given)
         where += above
     outputs = (Output(output.name, substituted(output.expr, given)) for output in query.projection)
-    return make_query(inputs, where, outputs, outer=tree, cross=True, grouping=query.grouping)
+    united = make_query(inputs, where, outputs, outer=tree, cross=True, grouping=query.grouping)
+    return replace(united, sorting=query.sorting)
 
 
 Side = Join | str

@@ -17,12 +17,12 @@ from datetime import timedelta
 from weft.errors import CatalogError, QueryError
 from weft.logical.expr.expression import Expr, substituted
 from weft.logical.expr.functions import call
-from weft.logical.outer.group_closing import group_time
+from weft.logical.outer.group_closing import group_time, with_mode
 from weft.logical.outer.outer import core_and_closing
 from weft.logical.query.canonical import canonical
 from weft.logical.query.grouping import APPEND, UPDATE
 from weft.logical.query.horizon import time_bounds
-from weft.logical.query.query import Input, Output, Query, make_query, with_mode
+from weft.logical.query.query import Input, Output, Query, make_query
 from weft.logical.schema import ROW_TIME, DataType, Field, Schema, Stream
 
 __all__ = [
@@ -47,6 +47,11 @@ def derived_stream(query: Query) -> Stream:
     >>> print(stream.schema, stream.event_time, stream.hidden, sep="; ")
     k long, _time timestamp; _time; _time
     """
+    if query.sorting is not None:
+        raise QueryError(
+            "a query with ORDER BY or LIMIT cannot be read as a stream",
+            hint="make it a query of its own, whose sink another session reads",
+        )
     if query.grouping is not None and query.grouping.mode == UPDATE:
         query = with_mode(query, APPEND)  # what other queries read is final
     if not query.driving:

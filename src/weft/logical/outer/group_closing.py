@@ -10,18 +10,19 @@ it of b in groups by `a.expires`. Where nothing is proven, a group is complete w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from itertools import permutations
 from typing import NamedTuple
 
-from weft.errors import QueryError
+from weft.errors import QueryError, nearest
 from weft.logical.expr.bands import read_band, read_term
 from weft.logical.expr.conversion import literal
 from weft.logical.expr.expression import Call, Column, Expr, Literal, aliases
 from weft.logical.expr.functions import call
 from weft.logical.outer.outer import always, core_and_closing
 from weft.logical.outer.waiting import spans
-from weft.logical.query.grouping import APPEND, FIRST, GROUP, WINDOW_END, Grouping
+from weft.logical.query.grouping import APPEND, FIRST, GROUP, MODES, UPDATE, WINDOW_END, Grouping
 from weft.logical.query.join_tree import Join
 from weft.logical.query.query import Query
 from weft.logical.query.window import Range
@@ -208,3 +209,17 @@ def check_groups(query: Query, name: str) -> None:
             "of a row is later than, and bound the join by windows or times; or query with "
             'mode="update"; if the input ends, use session.run_available()',
         )
+
+
+def with_mode(query: Query, mode: str) -> Query:
+    """A query whose groups leave as a mode says; only a query with aggregates can have another than the default."""
+    if mode not in MODES:
+        raise QueryError(f"there is no mode {mode!r}", hint=nearest(str(mode), MODES))
+    if query.grouping is None or query.grouping.mode == FIRST:
+        if mode == UPDATE:
+            raise QueryError(
+                "the results of this query never change, so there is nothing to update",
+                hint="leave out mode, or aggregate with GROUP BY",
+            )
+        return query
+    return replace(query, grouping=replace(query.grouping, mode=mode))

@@ -83,7 +83,7 @@ def core_and_closing(query: Query) -> tuple[Query, Closing | None]:
     tree, filters, where = _pushed(query.outer, query.conditions)
     walked = _core(query, tree, filters, where)
     core = walked or Query(query.inputs, (), _ordered(filters), (), (), query.projection, cross=True)
-    core = replace(core, grouping=query.grouping)
+    core = replace(core, grouping=query.grouping, sorting=query.sorting)
     return core, Closing(tree, where, walked is not None)
 
 

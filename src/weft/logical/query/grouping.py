@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from weft.errors import QueryError
-from weft.logical.expr.expression import Call, Column, Expr, Literal, identifier, to_sql, transform
+from weft.logical.expr.expression import Call, Column, Expr, Literal, to_sql, transform
 from weft.logical.query.output import Output
 from weft.logical.schema import DataType
 from weft.logical.times import format_duration
@@ -149,9 +149,9 @@ class Grouping:
             )
         return tuple(name for name in found if name is not None)
 
-    def select_sql(self, given: Mapping[str, Expr]) -> str:
-        """What stands after SELECT; ``given`` are the columns of the join by name."""
-        return ", ".join(f"{self._sql(o.expr, given)} AS {identifier(o.name)}" for o in self.outputs)
+    def output_sql(self, given: Mapping[str, Expr]) -> dict[str, str]:
+        """The expressions of the result by name; ``given`` are the columns of the join by name."""
+        return {output.name: self._sql(output.expr, given) for output in self.outputs}
 
     def group_sql(self, given: Mapping[str, Expr]) -> str:
         """GROUP BY and HAVING."""

@@ -11,6 +11,9 @@ total order of arrival (design, D5): by batch, by the rank of the relation in it
 - `event`: results leave sorted by their largest time, each once the watermarks of all its streams have passed it, or
   the input has ended; a stream without event time has that of arrival. A query that is stopped drops what it holds.
 
+ORDER BY the time that `event` sorts by, and nothing else, is that order (`leaves_by_time`). Any other ORDER BY, and
+LIMIT, are about the whole result, which is there when the input has ended (`Query.sorting`).
+
 What a `Punctuation` says of the first rows of an output stays true whatever comes later.
 """
 
@@ -22,15 +25,20 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 
 from weft.errors import ConfigError, QueryError, nearest
+from weft.logical.expr.expression import Call
+from weft.logical.query.grouping import UPDATE
 from weft.logical.query.query import Query
 
 __all__ = [
+    "EVENT",
     "LAST",
     "ORDERS",
     "OUTER",
     "Ordering",
     "Punctuation",
     "check_ordering",
+    "check_sorting",
+    "leaves_by_time",
     "ordering_of",
 ]
 
@@ -127,6 +135,34 @@ def check_ordering(query: Query, ordering: Ordering, *, backfill: bool = False) 
             "results would come after later ones that have left",
             hint=f'register {joined[0]} with late="drop", or use order="outer"',
         )
+
+
+def check_sorting(query: Query, order: str) -> None:
+    """Refuse ORDER BY and LIMIT together with what contradicts them."""
+    if order != "none":
+        raise QueryError(
+            f"the query has ORDER BY or LIMIT, and order={order!r}", hint="leave out one of them"
+        )
+    if query.grouping is not None and query.grouping.mode == UPDATE:
+        raise QueryError(
+            "groups that change have no place in an order, so ORDER BY and LIMIT say nothing of them",
+            hint='leave out mode="update", or ORDER BY and LIMIT',
+        )
+
+
+def leaves_by_time(query: Query) -> bool:
+    """Whether ORDER BY says what the order of event time is: the largest time of all streams, ascending."""
+    sorting = query.sorting
+    if sorting is None or query.outer is not None or query.grouping is not None:
+        return False
+    if sorting.limit is not None or sorting.offset or len(sorting.keys) != 1 or sorting.keys[0].descending:
+        return False
+    streams = [query.input(alias) for alias in query.driving]
+    if any(one.event_time is None or one.stream.late == "join" for one in streams):
+        return False
+    (expr,) = (output.expr for output in query.outputs if output.name == sorting.keys[0].column)
+    given = expr.args if isinstance(expr, Call) and expr.function == "greatest" else (expr,)
+    return set(given) == {one.event_time for one in streams}
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -29,10 +29,11 @@ from weft.logical.expr.expression import (
     rename,
     to_sql,
 )
-from weft.logical.query.grouping import FIRST, MODES, UPDATE, Grouping
+from weft.logical.query.grouping import FIRST, Grouping
 from weft.logical.query.join_tree import PRESENT, Join, only_inner, simplify_joins, unseen
 from weft.logical.query.keys import Key, equality_classes
 from weft.logical.query.output import Output
+from weft.logical.query.sorting import Sorting, is_hidden
 from weft.logical.query.window import UNBOUNDED, Rows, Window
 from weft.logical.schema import DataType, Stream
 
@@ -47,7 +48,6 @@ __all__ = [
     "make_query",
     "star",
     "with_distinct_names",
-    "with_mode",
 ]
 
 
@@ -151,7 +151,7 @@ class Input:
 class Query:
     """An n-ary join. Built by `make_query`, which normalises; built directly, it must be in normal form.
 
-    With a ``grouping``, ``projection`` has the columns that groups are made of, and the result is one of groups.
+    With a ``grouping``, ``projection`` has the columns that groups are made of. ``sorting`` is about the whole result.
     """
 
     inputs: tuple[Input, ...]
@@ -163,6 +163,7 @@ class Query:
     outer: Join | None = None
     cross: bool = False
     grouping: Grouping | None = None
+    sorting: Sorting | None = None
 
     def __repr__(self) -> str:
         return f"<Query {shorten(str(self), 200, placeholder=' …')}>"
@@ -243,6 +244,11 @@ class Query:
     def outputs(self) -> tuple[Output, ...]:
         """The columns of the result; where there are groups, over columns of these."""
         return self.projection if self.grouping is None else self.grouping.outputs
+
+    @property
+    def shown(self) -> tuple[Output, ...]:
+        """The columns of the result that sinks get: all but those that are there only to sort by them."""
+        return tuple(output for output in self.outputs if not is_hidden(output.name))
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -354,6 +360,7 @@ class Query:
             outer=self.outer.renamed(names) if self.outer is not None else None,
             cross=self.cross,
             grouping=self.grouping,
+            sorting=self.sorting,
         )
 
     def terms(self) -> Iterator[Expr]:
@@ -366,11 +373,15 @@ class Query:
         """SQL that parses back to this query."""
         where = " AND ".join(_operand_sql(expr) for expr in self.terms())
         rest = f"FROM {self._from_sql()}" + (f" WHERE {where}" if where else "")
-        if self.grouping is None:
-            return f"SELECT {', '.join(map(str, self.projection))} {rest}"
-        given = {output.name: output.expr for output in self.projection}
-        only = "DISTINCT " if self.grouping.mode == FIRST else ""
-        return f"SELECT {only}{self.grouping.select_sql(given)} {rest}{self.grouping.group_sql(given)}"
+        texts = {output.name: str(output.expr) for output in self.projection}
+        if self.grouping is not None:
+            given = {output.name: output.expr for output in self.projection}
+            texts, rest = self.grouping.output_sql(given), rest + self.grouping.group_sql(given)
+        listed = [f"{texts[output.name]} AS {identifier(output.name)}" for output in self.shown]
+        only = "DISTINCT " if self.grouping is not None and self.grouping.mode == FIRST else ""
+        if self.sorting is not None:
+            rest += self.sorting.to_sql([output.name for output in self.shown], texts)
+        return f"SELECT {only}{', '.join(listed)} {rest}"
 
     def _from_sql(self) -> str:
         if self.outer is not None:
@@ -401,6 +412,7 @@ def make_query(
     outer: Join | None = None,
     cross: bool = False,
     grouping: Grouping | None = None,
+    sorting: Sorting | None = None,
 ) -> Query:
     """The normal form of a query; predicates may be given in any order and grouping."""
     terms = terms_of(where)
@@ -420,21 +432,8 @@ def make_query(
         tree,
         cross=True,
         grouping=grouping,
+        sorting=sorting,
     )
     # A cross product is marked only where there is one, so that "CROSS JOIN" plus a predicate is an inner join.
     complete = len(query.component(ordered[0].alias)) == len(ordered)
     return replace(query, cross=cross and not complete)
-
-
-def with_mode(query: Query, mode: str) -> Query:
-    """A query whose groups leave as a mode says; only a query with aggregates can have another than the default."""
-    if mode not in MODES:
-        raise QueryError(f"there is no mode {mode!r}", hint=nearest(str(mode), MODES))
-    if query.grouping is None or query.grouping.mode == FIRST:
-        if mode == UPDATE:
-            raise QueryError(
-                "the results of this query never change, so there is nothing to update",
-                hint="leave out mode, or aggregate with GROUP BY",
-            )
-        return query
-    return replace(query, grouping=replace(query.grouping, mode=mode))

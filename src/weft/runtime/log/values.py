@@ -99,9 +99,10 @@ class Manifest:
     `visibility.StateFacts`, and ``dealt`` counts, by read task, the tuples dealt out to its partitions. By query:
     ``results`` counts its results, ``failed`` says why it could not be answered, which stops it, ``closed`` is the time
     up to which rows of a query with outer joins are closed, ``held`` are the results that wait for the watermarks, and
-    ``suspended`` are the queries whose sinks cannot take their results. ``metrics`` are empty if no query ran.
-    ``totals`` sum up all batches so far. ``blueprint`` names the blueprint that the batch ran by. ``ranges`` is how
-    many partitions there are, each with a range of hashes; 0 if an early version shared keys out in another way.
+    ``suspended`` are the queries whose sinks cannot take their results, and ``unsorted`` the results that wait for the
+    end of the input to be sorted. ``metrics`` are empty if no query ran. ``totals`` sum up all batches so far.
+    ``blueprint`` names the blueprint that the batch ran by. ``ranges`` is how many partitions there are, each with a
+    range of hashes; 0 if an early version shared keys out in another way.
     """
 
     number: int = -1
@@ -126,6 +127,7 @@ class Manifest:
     cursors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     proven: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
     suspended: Mapping[str, Suspension] = field(default_factory=dict)
+    unsorted: Mapping[str, KeptBatch] = field(default_factory=dict)
     given: Mapping[str, Sequence[Any]] = field(
         default_factory=dict
     )  # by query: its sink, and the last batch there
@@ -137,6 +139,7 @@ class Manifest:
     def held_files(self) -> set[str]:
         """The names of the files with results that are held, or kept for a sink that cannot take them now."""
         held = {run.name for runs in self.held.values() for run in runs}
+        held.update(name for one in self.unsorted.values() for name in one.files)
         return held.union(*(one.files for one in self.suspended.values()))
 
     def bytes_of(self, store: str) -> int:

@@ -79,11 +79,15 @@ def clocks(
     """The clocks of a batch, by query: the time up to which its rows can be closed.
 
     That is the least watermark of the query's streams, where that of a stream whose input has ended is `ENDED`. Queries
-    whose results are held back, or are groups, have a clock too: results before it may leave. ``closed`` says up to
+    whose results are held back, sorted, or groups, have a clock too: results before it may leave. ``closed`` says up to
     which time each query was closed before the batch.
     """
     found: dict[str, Clock] = {}
-    held = [member.name for member in graph.members if member.held or member.query.grouping is not None]
+    held = [
+        member.name
+        for member in graph.members
+        if member.held or member.query.grouping is not None or member.query.sorting is not None
+    ]
     for query in dict.fromkeys((*(sweep.query for sweep in graph.sweeps), *held)):
         asked = graph.member(query).query
         streams = {stream.name: stream for stream in (asked.input(one).stream for one in asked.driving)}

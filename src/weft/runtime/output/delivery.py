@@ -1,11 +1,11 @@
 """The delivery of results: those of a batch are committed to their sinks, and kept while a sink cannot take them.
 
-Guarantees: a sink gets the number of results if it only counts, else ordered results if the query has an order, else
-the names of the parts that tasks wrote if it can take parts, else the results themselves. The sink of a query that
-failed in the batch gets an empty batch. Sinks whose parts tasks have written are committed at the same time. A sink
-that fails suspends its query and no other: its results are kept in files that the manifest names, and given in the same
-way when the sink works again (`weft.runtime.output.suspended`). Results that only the failing sink has are computed
-again first. A sink that refuses results because there are too many ends its query.
+Guarantees: a sink gets the number of results if it only counts, else ordered results if the query has an order or is
+sorted, else the names of the parts that tasks wrote if it can take parts, else the results themselves. The sink of a
+query that failed in the batch gets an empty batch. Sinks whose parts tasks have written are committed at the same time.
+A sink that fails suspends its query and no other: its results are kept in files that the manifest names, and given in
+the same way when the sink works again (`weft.runtime.output.suspended`). Results that only the failing sink has are
+computed again first. A sink that refuses results because there are too many ends its query.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from weft.runtime.output.batch_results import BatchResults
 from weft.runtime.output.ordered_results import OrderedResults
 from weft.runtime.output.query_sinks import QueryOutput, QuerySinks
 from weft.runtime.output.sink_errors import name_of, sink_error
+from weft.runtime.output.sorted_results import SortedQuery, UnsortedRows
 from weft.runtime.output.suspended import KeptResults, Suspensions, read_kept
 from weft.storage.storage import Storage
 
@@ -40,12 +41,16 @@ SINKS_AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class BatchOutput:
-    """What a batch gives to sinks: its results, those of ordered queries in their order, and the sinks by query."""
+    """What a batch gives to sinks: its results, those of ordered queries in their order, and the sinks by query.
+
+    ``ended`` are the queries whose input has ended.
+    """
 
     number: int
     results: BatchResults
     ordered: Mapping[str, OrderedResults]
     outputs: Mapping[str, QueryOutput]
+    ended: Collection[str] = ()
 
     def is_in_parts(self, query: str) -> bool:
         """Whether tasks have written the results of a query to its sink."""
@@ -76,6 +81,7 @@ class Delivery:
     clock: Callable[[], int] = lambda: time.time_ns() // 1000
     sinks: QuerySinks = field(default_factory=QuerySinks, init=False)
     suspended: Suspensions = field(init=False)
+    unsorted: UnsortedRows = field(init=False)
     given: dict[str, tuple[str, int]] = field(default_factory=dict, init=False)
     has_resumed: bool = field(default=False, init=False)
     stopped: dict[str, str] = field(default_factory=dict, init=False)
@@ -85,11 +91,12 @@ class Delivery:
     _pool: ThreadPoolExecutor | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.suspended = Suspensions(self.storage)
+        self.suspended, self.unsorted = Suspensions(self.storage), UnsortedRows(self.storage)
 
     def resume(self, before: Manifest) -> None:
         """Go on where the manifest of the last committed batch says."""
         self.suspended.resume(before.suspended)
+        self.unsorted.resume(before.unsorted)
         self.given = {name: (place, last) for name, (place, last) in before.given.items()}
 
     def open_sink(self, name: str, sink: Sink, query: Query, identity: str, last: int) -> None:
@@ -100,11 +107,11 @@ class Delivery:
             self._check_complete(name, sink)
         except Exception as error:
             raise sink_error(name, sink, error) from error
-        self.sinks.add(name, sink)
+        self.sinks.add(name, sink, SortedQuery.of(query))
 
     def open_later(self, name: str, sink: Sink, query: Query, identity: str, last: int) -> None:
         """Open the sink of a suspended query when it is next tried, since it may fail now as it did before."""
-        self.sinks.add(name, sink)
+        self.sinks.add(name, sink, SortedQuery.of(query))
         self._unopened[name] = query, identity, last
 
     def _check_complete(self, query: str, sink: Sink) -> None:
@@ -124,6 +131,7 @@ class Delivery:
         The results of queries whose sinks fail are kept, and the queries suspended.
         """
         committed: dict[str, int] = {}
+        batch = self._with_sorted(batch)
         refused = {**self._give_all(batch, committed), **batch.results.refused}
         final = {name: error for name, error in refused.items() if isinstance(error, ResultLimitError)}
         self._keep(
@@ -139,12 +147,33 @@ class Delivery:
     def noted_in(self, manifest: Manifest, outputs: Collection[str]) -> Manifest:
         """The manifest of a batch, for the sinks of some queries, with what was given, is kept, and is not taken."""
         given = {name: list(self.given[name]) for name in self.given if name in outputs}
-        manifest = replace(manifest, suspended=self.suspended.values(), given=given)
+        unsorted = {name: kept for name, kept in self.unsorted.values().items() if name in outputs}
+        manifest = replace(manifest, suspended=self.suspended.values(), unsorted=unsorted, given=given)
         failed = {name: why for name, why in self.stopped.items() if name in outputs}
         if not failed:
             return manifest
         results = {name: rows for name, rows in manifest.results.items() if name not in failed}
         return replace(manifest, failed={**manifest.failed, **failed}, results=results)
+
+    def _with_sorted(self, batch: BatchOutput) -> BatchOutput:
+        """The batch with the results of queries that are sorted: all of them if the input has ended, else none."""
+        ordered, results = dict(batch.ordered), batch.results
+        for name, output in batch.outputs.items():
+            if (query := output.sorted) is None:
+                continue
+            found = KeptResults(results.rows(name), results.results(name, self.storage))
+            rows = query.schema.empty_table()
+            if name in results.failed:
+                self.unsorted.forget(name)
+            elif name in batch.ended:
+                rows = self.unsorted.sorted(name, query, found)
+                self.unsorted.forget(name)
+            else:
+                self.unsorted.keep(name, query, batch.number, found)
+            batches = tuple(rows.to_batches())
+            none = Punctuations.none()
+            ordered[name] = OrderedResults(query.schema, none, rows.num_rows, batches=batches)
+        return replace(batch, ordered=ordered)
 
     def _give_all(self, batch: BatchOutput, committed: dict[str, int]) -> dict[str, SinkError]:
         """Give the results to their sinks and note when; returns the errors of those that cannot take them."""
@@ -240,6 +269,7 @@ class Delivery:
     def forget(self, name: str) -> None:
         """Drop what waits for the sink of a query, which is to run no longer, or another of its name is to begin."""
         self.given.pop(name, None)
+        self.unsorted.forget(name)
         self._unopened.pop(name, None)
         suspension = self.suspended.end(name)
         if suspension is not None and suspension.rows:

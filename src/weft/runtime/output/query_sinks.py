@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from weft.ports.sink import CountingSink, OrderedPartSink, OrderedSink, PartSink, Sink
+from weft.runtime.output.sorted_results import SortedQuery
 
 __all__ = ["QueryOutput", "QuerySinks"]
 
@@ -18,6 +19,7 @@ class QueryOutput:
     """The sink of a query; the other fields are the same sink if it is of that kind, else None.
 
     If results are ``handed_over``, they come to the driver, and tasks do not write to the sink, though they could.
+    Those of a query that is ``sorted`` are, since they are sorted there when all have come.
     """
 
     sink: Sink
@@ -26,6 +28,7 @@ class QueryOutput:
     ordered: OrderedSink | None = None
     in_order: OrderedPartSink | None = None
     handed_over: bool = False
+    sorted: SortedQuery | None = None
 
     @classmethod
     def to(cls, sink: Sink) -> QueryOutput:
@@ -42,6 +45,10 @@ class QueryOutput:
         """The same sink, for results that come to the driver."""
         return replace(self, parts=None, in_order=None, handed_over=True)
 
+    def sorting(self, query: SortedQuery) -> QueryOutput:
+        """The same sink, for results that are sorted before it gets them."""
+        return replace(self.by_driver(), counting=None, sorted=query)
+
 
 class QuerySinks(Mapping[str, Sink]):
     """The sink of every query by the query's name; `output` says what it can do."""
@@ -49,9 +56,10 @@ class QuerySinks(Mapping[str, Sink]):
     def __init__(self) -> None:
         self._outputs: dict[str, QueryOutput] = {}
 
-    def add(self, name: str, sink: Sink) -> None:
-        """Send the results of a query to a sink, in place of the one it had."""
-        self._outputs[name] = QueryOutput.to(sink)
+    def add(self, name: str, sink: Sink, query: SortedQuery | None = None) -> None:
+        """Send the results of a query to a sink, in place of the one it had; sorted, if they are to be."""
+        output = QueryOutput.to(sink)
+        self._outputs[name] = output if query is None else output.sorting(query)
 
     def output(self, name: str) -> QueryOutput:
         """The sink of a query with what it can do."""

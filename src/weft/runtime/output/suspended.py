@@ -24,7 +24,7 @@ from weft.runtime.log.values import KeptBatch, Suspension
 from weft.runtime.output.batch_files import read_held, write_held
 from weft.storage.storage import Storage
 
-__all__ = ["KeptResults", "Suspensions", "read_kept", "suspended_error"]
+__all__ = ["KeptResults", "Suspensions", "read_kept", "suspended_error", "write_kept"]
 
 FIRST, LONGEST = 1.0, 60.0  # seconds before a sink is tried again, at first and at most
 PORTION = 1 << 26  # bytes of a file, about
@@ -104,39 +104,11 @@ class Suspensions:
         kept, last = known.now.kept, None
         if len(kept) > known.tried:
             kept, last = kept[:-1], kept[-1]
-        added = self._written(number, results, last)
+        added = write_kept(self.storage, number, results, last)
         with self._lock:
             known.now = replace(known.now, kept=(*kept, added))
             if number == known.now.since:  # the sink may have taken it before it failed
                 known.tried = 1
-
-    def _written(self, number: int, results: KeptResults, last: KeptBatch | None) -> KeptBatch:
-        """Write results to files; what was kept last and never tried becomes part of the same batch."""
-        before = KeptBatch(number) if last is None else last
-        files, batches = list(before.files), iter(results.batches)
-        size, small = before.bytes, list[pa.RecordBatch]()
-        if files and results.rows and _is_small(tail := read_held(self.storage, files[-1])):
-            files.pop()
-            size -= sum(batch.nbytes for batch in tail)
-            small = tail
-        for portion in _portions(small, batches):
-            files.append(write_held(self.storage, number, portion))
-            size += sum(batch.nbytes for batch in portion)
-        if not files and results.schema is not None:
-            files.append(write_held(self.storage, number, [_no_rows(results.schema)]))
-        marks = self._marks(number, before, results.punctuations)
-        return KeptBatch(number, before.rows + results.rows, size, tuple(files), marks)
-
-    def _marks(self, number: int, before: KeptBatch, more: Punctuations | None) -> str:
-        if more is None:
-            return before.marks
-        known = [read_punctuations(self.storage, before.marks)] if before.marks else []
-        every = Punctuations.joined([*known, more])
-        schema = pa.schema(
-            [("rows", pa.int64()), ("marks", pa.int64())], {b"timed": str(more.timed).encode()}
-        )
-        columns = [pa.array(every.rows), pa.array(every.marks)]
-        return write_held(self.storage, number, [pa.RecordBatch.from_arrays(columns, schema=schema)])
 
     def due(self, *, at_once: bool = False) -> list[str]:
         """The queries whose sinks are to be tried now; with ``at_once``, all of them."""
@@ -170,6 +142,34 @@ class Suspensions:
         with self._lock:
             known = self._waiting.pop(name, None)
         return None if known is None else known.now
+
+
+def write_kept(storage: Storage, number: int, results: KeptResults, last: KeptBatch | None) -> KeptBatch:
+    """Write results to files; what was kept ``last``, and never given to a sink, becomes part of the same batch."""
+    before = KeptBatch(number) if last is None else last
+    files, batches = list(before.files), iter(results.batches)
+    size, small = before.bytes, list[pa.RecordBatch]()
+    if files and results.rows and _is_small(tail := read_held(storage, files[-1])):
+        files.pop()
+        size -= sum(batch.nbytes for batch in tail)
+        small = tail
+    for portion in _portions(small, batches):
+        files.append(write_held(storage, number, portion))
+        size += sum(batch.nbytes for batch in portion)
+    if not files and results.schema is not None:
+        files.append(write_held(storage, number, [_no_rows(results.schema)]))
+    marks = _marks(storage, number, before, results.punctuations)
+    return KeptBatch(number, before.rows + results.rows, size, tuple(files), marks)
+
+
+def _marks(storage: Storage, number: int, before: KeptBatch, more: Punctuations | None) -> str:
+    if more is None:
+        return before.marks
+    known = [read_punctuations(storage, before.marks)] if before.marks else []
+    every = Punctuations.joined([*known, more])
+    schema = pa.schema([("rows", pa.int64()), ("marks", pa.int64())], {b"timed": str(more.timed).encode()})
+    columns = [pa.array(every.rows), pa.array(every.marks)]
+    return write_held(storage, number, [pa.RecordBatch.from_arrays(columns, schema=schema)])
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:

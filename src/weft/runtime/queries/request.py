@@ -47,6 +47,7 @@ class QueryRequest:
         held = self.ordering is not None and not self.ordering.by_arrival
         inner = (one for stream in defined_streams(self.query).values() for one in stream.definition)
         every = (self.query, *inner)
+        held = held or self.query.sorting is not None
         return held or any(query.outer is not None or query.grouping is not None for query in every)
 
     @property

@@ -71,7 +71,7 @@ def _time(micros: int | None) -> datetime | None:
 
 def columns_of(query: Query) -> tuple[ColumnInfo, ...]:
     """The columns of a query's results."""
-    return tuple(ColumnInfo(output.name, str(output.expr.type)) for output in query.outputs)
+    return tuple(ColumnInfo(output.name, str(output.expr.type)) for output in query.shown)
 
 
 def source_text(source: object) -> str | None:

@@ -31,10 +31,11 @@ from weft.logical.query.grouping import (
     aggregate_type,
 )
 from weft.logical.query.output import Output
+from weft.logical.query.sorting import Sorting
 from weft.logical.schema import DataType
 from weft.logical.times import parse_duration
 from weft.sql.expressions import bind_conditions, bind_expression
-from weft.sql.outputs import bind_outputs
+from weft.sql.outputs import bind_outputs, bind_sorting
 from weft.sql.scope import Scope
 from weft.sql.source import Piece, bare_node
 from weft.sql.statement import Item, Statement
@@ -76,18 +77,22 @@ class _Span(NamedTuple):
 
 def bind_selected(
     statement: Statement, scope: Scope, *, inner: bool, plain: bool
-) -> tuple[tuple[Output, ...], Grouping | None]:
-    """The columns that a join gives, and the groups that are made of them if the SELECT gives groups.
+) -> tuple[tuple[Output, ...], Grouping | None, Sorting | None]:
+    """The columns that a join gives, the groups that are made of them if the SELECT gives groups, and how it sorts.
 
     An ``inner`` SELECT is one that sees another around it; ``plain`` is that of `bind_outputs`.
     """
     if is_grouped(statement):
         return bind_groups(statement, scope, inner=inner)
-    return bind_outputs(statement.items, scope, plain=plain), None
+    outputs = bind_outputs(statement.items, scope, plain=plain)
+    hidden, sorting = bind_sorting(statement, outputs, scope)
+    return (*outputs, *hidden), None, sorting
 
 
-def bind_groups(statement: Statement, scope: Scope, *, inner: bool) -> Grouped:
-    """The columns of the join and the grouping of a SELECT that gives groups, not an ``inner`` one."""
+def bind_groups(
+    statement: Statement, scope: Scope, *, inner: bool
+) -> tuple[tuple[Output, ...], Grouping, Sorting | None]:
+    """The columns of the join, the grouping and the sorting of a SELECT that gives groups, not an ``inner`` one."""
     if inner:
         raise statement.source.error(
             statement.source.whole,
@@ -95,8 +100,10 @@ def bind_groups(statement: Statement, scope: Scope, *, inner: bool) -> Grouped:
             "write it after FROM, as in FROM s JOIN (SELECT k, max(x) AS m … GROUP BY k, ts) AS d ON s.k = d.k",
         )
     groups = GroupBinder.of(statement, scope)
-    outputs = bind_outputs(statement.items, replace(scope, groups=groups))
-    return groups.finish(outputs, statement)
+    seen = replace(scope, groups=groups)
+    outputs = bind_outputs(statement.items, seen)
+    hidden, sorting = bind_sorting(statement, outputs, seen)
+    return *groups.finish((*outputs, *hidden), statement), sorting
 
 
 @dataclass

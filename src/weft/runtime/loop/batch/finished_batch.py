@@ -75,7 +75,9 @@ class FinishedBatch:
     @property
     def output(self) -> BatchOutput:
         """What the batch gives to sinks."""
-        return BatchOutput(self.number, self.executed.reports.answers, self.ordered, self.outputs)
+        answers, closed = self.executed.reports.answers, self.manifest.closed
+        ended = [query for query, clock in closed.items() if clock >= ENDED]
+        return BatchOutput(self.number, answers, self.ordered, self.outputs, ended)
 
 
 def finish_batch(
