@@ -25,12 +25,11 @@ from weft.logical.query.query import Query
 from weft.logical.query.window import Rows
 from weft.logical.times import format_duration
 from weft.plan.homes import locate_rows
-from weft.plan.join_plan import CallCost, Cost
+from weft.plan.join_plan import CallCost, Cost, store_name
 from weft.plan.physical.graph import Member, PhysicalGraph, StoreNode
 from weft.plan.physical.rules import ProbeRule, StoreRule
 from weft.plan.physical.search import describe_searches
 from weft.plan.show.figures import number, table
-from weft.plan.show.needed_tasks import needed_tasks
 from weft.plan.show.observation import Observation, StepSeen
 from weft.stats.input_figures import REASONS, EdgeFigures
 
@@ -70,7 +69,7 @@ def explain(
     lines += _closing_lines(graph, observed)
     if observed:
         lines += ["Time per batch", *table(_HOP_HEADS, _hop_rows(observed)), ""]
-    lines += [f"note: {note}" for note in (*_notes(graph), *needed_tasks(graph))]
+    lines += [f"note: {note}" for note in _notes(graph)]
     lines += [f"note: {_ORDER}"] if observed and graph.stores else []
     return "\n".join(lines).rstrip() + "\n"
 
@@ -355,6 +354,10 @@ def _notes(graph: PhysicalGraph) -> list[str]:
             notes.append(
                 f"{term} is checked pair by pair, since no function is a key (compute it in the stream)"
             )
+    for one in graph.cost.stores if graph.cost else ():
+        if one.tasks > 1 and one.capacity is not None:
+            many = f"{store_name(one.store)} needs about {one.tasks} tasks"
+            notes.append(f"{many}: one copes with {number(one.capacity)} of its tuples")
     return notes
 
 
