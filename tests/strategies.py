@@ -122,6 +122,7 @@ LITERALS: dict[str, st.SearchStrategy[Literal]] = {
     "time": (st.dates(date(1, 1, 1)) | st.datetimes(datetime(1, 1, 1))).map(literal),
     "timestamp": st.datetimes(datetime(1, 1, 1)).map(literal),
     "interval": intervals.map(literal),
+    "bits": st.sampled_from((224, 256)).map(literal),
     "format": st.sampled_from(("yyyy-MM-dd", "d.M.yy HH:mm", "''at'' h a", "yyyyMMdd HHmmss.SSS")).map(
         literal
     ),
@@ -168,6 +169,7 @@ SIGNATURES: dict[str, list[tuple[str, tuple[str, ...]]]] = {
         ("case", ("boolean", "string", "string")),
         ("hex", ("string",)),
         ("date_format", ("time", "format")),
+        ("sha2", ("string", "bits")),
         ("regexp_extract", ("string", "string")),
         ("regexp_replace", ("string", "string", "string")),
     ],
@@ -236,7 +238,7 @@ UNTESTED = set(FUNCTIONS) - OTHERWISE - {name for rows in SIGNATURES.values() fo
 @st.composite
 def leaves(draw: st.DrawFn, inputs: Sequence[Input], kind: str) -> Expr:
     """A column of the kind, or a constant."""
-    if kind == "format":
+    if kind in ("format", "bits"):
         return draw(LITERALS[kind])
     columns = [column for input_ in inputs for column in input_.columns if column.type.name in KINDS[kind]]
     luck = draw(st.integers(0, 80))
@@ -248,7 +250,7 @@ def leaves(draw: st.DrawFn, inputs: Sequence[Input], kind: str) -> Expr:
 @st.composite
 def expressions(draw: st.DrawFn, inputs: Sequence[Input], kind: str, depth: int = 4) -> Expr:
     """A typed expression over the inputs, at most so deep."""
-    if depth <= 1 or kind == "format" or not draw(st.integers(0, 3)):
+    if depth <= 1 or kind in ("format", "bits") or not draw(st.integers(0, 3)):
         return draw(leaves(inputs, kind))
     function, kinds = draw(st.sampled_from([*SIGNATURES[kind], ("cast", ())]))
     try:

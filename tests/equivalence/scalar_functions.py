@@ -449,6 +449,11 @@ FORMS: dict[str, tuple[str, ...]] = {
         )
         for name in ("arrays_overlap", "array_union", "array_intersect", "array_except")
     },
+    "sha2": tuple(f"sha2({text}, {bits})" for bits in (0, 224, 256) for text in ("{string}", "{binary}")),
+    "md5": ("md5({string})", "md5(repeat({string}, 9))", "md5({binary})"),
+    "sha1": ("sha1({string})", "sha(repeat({string}, 9))", "sha1({binary})"),
+    "crc32": ("crc32({string})", "crc32({binary})"),
+    "base64": ("base64({string})", "base64({binary})"),
     "flatten": ("flatten({deep})",),
     "levenshtein": ("levenshtein({string}, {string})",),
 }

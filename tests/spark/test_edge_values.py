@@ -27,6 +27,7 @@ from tests.unit.kernels.edges import (
     table_over,
     values_over,
 )
+from weft.logical.expr.conversion import as_decimal
 from weft.logical.expr.expression import Call, to_sql, type_sql
 
 KINDS = [kind for kind in POOLS if kind not in ("binary", "interval")]
@@ -145,6 +146,11 @@ def is_compared(expr: Call) -> bool:
     kind = expr.args[0].type
     if expr.function in ("neg", "abs", "round") and kind.name == "decimal":
         return kind.precision < 34  # beyond, Spark rounds before it looks whether the result fits
+    if expr.function == "%" and expr.type.name == "decimal":
+        one, other = map(as_decimal, expr.args)
+        return (
+            one.precision - one.scale + other.scale <= 38
+        )  # beyond, Spark may stop: the quotient has too many digits
     if expr.function in ("substring", "add_months") and any(arg.type.name == "long" for arg in expr.args[1:]):
         return False  # Spark casts these to an INT, and stops where they are none
     if any(isinstance(arg, Call) and arg.args[0].type.name in ("float", "double") for arg in expr.args):

@@ -11,6 +11,7 @@ import pytest
 import weft
 from weft.errors import CatalogError, FunctionError, SqlError, StatisticsError, WeftError
 from weft.logical.codec import LOGICAL, Codec
+from weft.testing import LocalRun
 
 
 def session() -> weft.Session:
@@ -111,6 +112,17 @@ def test_an_unknown_function_is_answered_with_those_of_users_too() -> None:
         str(caught.value).splitlines()[-1],
     ]
     assert "did you mean similar?" in str(caught.value)
+
+
+def test_a_function_that_is_missing_is_one_to_register() -> None:
+    """Spark has hundreds of functions; who needs another one would have to give up."""
+    made, text = session(), "SELECT soundex(a.s) AS code FROM a"
+    with pytest.raises(SqlError, match="there is no function soundex") as caught:
+        made.parse(text)
+    assert "register a function of your own: session.function" in str(caught.value)
+    made.function("soundex", pc.utf8_upper, returns="string")
+    made.query(text, name="q", sink=weft.to_memory())
+    assert LocalRun(made).batch({"a": [{"k": 1, "x": 1.0, "s": "a"}]})["q"].to_pylist() == [{"code": "A"}]
 
 
 @pytest.mark.parametrize(

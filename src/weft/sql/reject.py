@@ -130,7 +130,10 @@ def unknown_function(written: str, own: Iterable[str] = ()) -> QueryError:
         return QueryError(f"there is no aggregate {written} yet", hint=_GROUPED)
     if name in _VOLATILE:
         return QueryError(f"{written} is not supported", hint=_NO_CLOCK)
-    return QueryError(f"there is no function {written}", hint=similar_functions(name, own))
+    return QueryError(
+        f"there is no function {written}",
+        hint=f"{similar_functions(name, own)}; or register a function of your own: session.function",
+    )
 
 
 def unsupported(source: SqlText, node: exp.Expr) -> SqlError:

@@ -192,6 +192,14 @@ def test_columns_are_offered_before_a_stream_is_named(served: Served, visitor: V
     assert "videos" in (offered.first.text_content() or "")
 
 
+def test_functions_are_completed(served: Served, visitor: Visitor) -> None:
+    """Nobody remembers the names of two hundred functions."""
+    page = visitor.open(served.url + "/query").page
+    page.locator(".cm-content").click()
+    page.keyboard.type("SELECT levensh")
+    page.locator(".cm-tooltip-autocomplete li", has_text="levenshtein").first.wait_for()
+
+
 def test_who_does_not_see_finds_the_way(served: Served, visitor: Visitor) -> None:
     """One heading of the first rank, others below; landmarks; every button and field has a name; keys reach all."""
     for view in VIEWS:

@@ -220,7 +220,7 @@ def _substring(args: Sequence[Any], kind: pa.DataType) -> Any:
     rows = _rows(args)
     text = as_array(as_type(args[0], pa.string()), rows)
     first, *size = (as_array(as_type(arg, pa.int64()), rows) for arg in args[1:])
-    count = numbers(size[0]) if size else np.full(rows, 2**31)
+    count = numbers(size[0]) if size else np.full(rows, 2**31 - 1)  # the greatest INT, as in Spark
     low, high = fresh(rows, np.int64), fresh(rows, np.int64)
     text_kernels.pieces(*text_parts(text), numbers(first).astype(np.int64), count.astype(np.int64), low, high)
     cut = from_pieces(text, low, high)

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 
 from weft.errors import QueryError
 from weft.logical.expr.builtin.entry import Function
+from weft.logical.expr.builtin.hashes import HASHES
 from weft.logical.expr.builtin.lists import LISTS
 from weft.logical.expr.builtin.nested import NESTED
 from weft.logical.expr.builtin.numbers import BITS, NUMBERS
@@ -30,6 +31,7 @@ SECTIONS: dict[str, tuple[Function, ...]] = {
     "Bits": BITS,
     "Texts": TEXTS,
     "Patterns": PATTERNS,
+    "Digests": HASHES,
     "Dates and times": TIMES,
     "Lists, maps and structs": NESTED,
     "Functions of lists": LISTS,

@@ -1,8 +1,8 @@
-// CodeMirror asks every source for completions; this one knows the streams, and finds their aliases in the text.
+// CodeMirror asks every source for completions; this one knows the functions and the streams, and finds their aliases in the text.
 (async () => {
   const CM = await import("nicegui-codemirror");
   const view = await getElement(ELEMENT).editorPromise;
-  const streams = STREAMS, keywords = KEYWORDS;
+  const streams = STREAMS, keywords = KEYWORDS, functions = FUNCTIONS;
   const quoted = (name) => name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
   const aliases = (text) => {
     const found = {};
@@ -30,6 +30,7 @@
       return {from: word.from + dot + 1, options: columns.map(([label, detail]) => ({label, detail, type: "property", boost: 2}))};
     }
     const options = keywords.map((label) => ({label, type: "keyword"}));
+    for (const [label, detail] of functions) options.push({label, detail, type: "function", boost: -1});
     // Columns without a stream before them: of the streams that the text names, or of all before it names any.
     const used = named(context.state.doc.toString());
     for (const name of used.length ? used : Object.keys(streams))

@@ -1,13 +1,14 @@
 """Queries: an editor that says what is wrong while one types, the plan before it runs, and the results when it does.
 
 Guarantees: what is offered while typing are the streams and columns that the session has, under the aliases of the
-text. Completion runs in the browser, on words that were sent once: typing waits for nobody.
+text, and all functions. Completion runs in the browser, on words that were sent once: typing waits for nobody.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from threading import Event
 from nicegui import run, ui
 
 from weft.errors import SqlError, WeftError
+from weft.logical.expr.functions import FUNCTIONS, SYNONYMS, named_functions
 from weft.optimizer.single.strategies import STRATEGIES
 from weft.plan.show.figures import number
 from weft.plan.show.layout import draw_graph
@@ -30,6 +32,7 @@ from weft.session.preview import Preview
 __all__ = [
     "make_editor",
     "offer_words",
+    "offered_functions",
     "query",
     "underline",
 ]
@@ -269,10 +272,17 @@ def make_editor(text: str, changed: Callable[[], object], run: Callable[[], obje
 
 
 def offer_words(editor: ui.codemirror, streams: Sequence[StreamInfo]) -> None:
-    """Let the editor complete streams and columns; the browser must be connected."""
+    """Let the editor complete streams, columns and functions; the browser must be connected."""
     known = {one.name: [[column.name, column.type] for column in one.columns] for one in streams}
     script = _COMPLETE.replace("ELEMENT", str(editor.id)).replace("STREAMS", json.dumps(known))
+    script = script.replace("FUNCTIONS", json.dumps(offered_functions()))
     ui.run_javascript(script.replace("KEYWORDS", json.dumps(_KEYWORDS)))
+
+
+def offered_functions() -> list[tuple[str, str]]:
+    """All functions that are called by a name, also by a synonym, with how they are written."""
+    names = {name: name for name in named_functions()} | SYNONYMS
+    return [(name, re.sub(r"\), .*", ")", FUNCTIONS[entry].form)) for name, entry in sorted(names.items())]
 
 
 def underline(editor: ui.codemirror, error: SqlError | None) -> None:
