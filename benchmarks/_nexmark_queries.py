@@ -15,6 +15,7 @@ PUBLISHED = {
     "q4": 265_000,
     "q7": 196_000,
     "q8": 415_000,
+    "q9": 57_000,
     "q13": 230_000,
     "q20": 85_000,
 }  # Feldera's events a second and core
@@ -118,6 +119,19 @@ def _new_sellers(people: str, sellers: str) -> str:
     )
 
 
+# Of each auction, its bids while it was open.
+_BIDS = "A.id = B.auction AND B.ts BETWEEN A.ts AND A.expires"
+_WINNING = "A.id, A.item, A.seller, A.category, B.bidder, B.price, B.ts"
+# The highest price of each auction, then the first time that it was bid, then the bid.
+_WINNERS = (
+    f"WITH high AS (SELECT A.id, A.expires, max(B.price) AS price FROM auction AS A, bid AS B WHERE {_BIDS} "
+    "GROUP BY A.id, A.expires), first AS (SELECT H.id, H.expires, H.price, min(B.ts) AS won "
+    "FROM high AS H, auction AS A, bid AS B "
+    f"WHERE {_BIDS} AND H.id = A.id AND B.price = H.price AND B.ts <= H.expires GROUP BY H.id, H.expires, H.price) "
+    f"SELECT {_WINNING} FROM first AS F, auction AS A, bid AS B "
+    f"WHERE {_BIDS} AND F.id = A.id AND B.price = F.price AND B.ts = F.won"
+)
+
 _AGGREGATED = (
     NexmarkQuery(
         "q4",
@@ -164,6 +178,15 @@ _AGGREGATED = (
             f"SELECT id, name, {_TUMBLE_END} AS e FROM person GROUP BY ALL",
             f"SELECT seller, {_TUMBLE_END} AS e FROM auction GROUP BY ALL",
         ),
+    ),
+    NexmarkQuery(
+        "q9",
+        "the winning bids",
+        _named("id item seller category bidder price ts"),
+        (("auction", "A"), ("bid", "B")),
+        weft=_WINNERS,
+        duckdb=f"SELECT {_WINNING} FROM auction AS A, bid AS B WHERE {_BIDS} "
+        "QUALIFY row_number() OVER (PARTITION BY A.id ORDER BY B.price DESC, B.ts) = 1",
     ),
 )
 
