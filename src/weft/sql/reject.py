@@ -22,6 +22,7 @@ _FLAT = (
     "join it in FROM: SEMI JOIN keeps the rows that IN and EXISTS keep, ANTI JOIN those that NOT EXISTS keeps, "
     "and those that NOT IN keeps where neither side is NULL"
 )
+_VALUE = "join it in FROM, as in a LEFT JOIN b ON b.k = a.k, where b has at most one row for each row of a"
 _EXPLODE = "name the elements, as in x[0], or explode the list with Spark before it becomes a stream"
 _NO_CLOCK = "the same tuples must always give the same result; compare event times with each other"
 
@@ -29,8 +30,8 @@ _UNION = "UNION ALL keeps duplicates, and is there: SELECT … UNION ALL SELECT 
 _ORDER = "write ORDER BY, LIMIT and OFFSET after the whole query: rows of a sub-select have no order"
 
 _NODES: dict[type[exp.Expr], tuple[str, str | None]] = {
-    exp.Subquery: ("a sub-select", _FLAT),
-    exp.Query: ("a sub-select", _FLAT),
+    exp.Subquery: ("a sub-select as a value", _VALUE),
+    exp.Query: ("a sub-select as a value", _VALUE),
     exp.Exists: ("EXISTS with a sub-select", _FLAT),
     exp.SubqueryPredicate: ("ANY or ALL here", "write it right after a comparison, as in x > ALL (SELECT …)"),
     exp.Union: ("UNION", _UNION),

@@ -63,6 +63,7 @@ _TEXTS = (
     "_OUTSIDE",
     "_GROUPED",
     "_FLAT",
+    "_VALUE",
     "_NO_CLOCK",
     "_UNION",
     "_ORDER",

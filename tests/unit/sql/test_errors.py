@@ -495,7 +495,7 @@ def test_syntax(sql: str, message: str, culprit: str) -> None:
         ("SELECT vid FROM videos INTERSECT SELECT 1", "INTERSECT is", "INTERSECT SELECT 1"),
         (
             "SELECT 1 FROM videos WHERE vid = (SELECT vid FROM views)",
-            "a sub-select is",
+            "a sub-select as a value is",
             "(SELECT vid FROM views)",
         ),
         ("SELECT row_number() OVER () FROM videos", "a window function (OVER) is", "row_number() OVER ()"),

@@ -196,3 +196,17 @@ def test_rows_that_are_written_down_are_a_table() -> None:
     session.table("v", pa.table({"k": [1], "t": ["x"]}))
     session.query("SELECT a.k, v.t FROM a JOIN v ON a.k = v.k", name="q", sink=weft.to_memory())
     assert LocalRun(session).batch({"a": [{"k": 1}]})["q"].to_pylist() == [{"k": 1, "t": "x"}]
+
+
+def test_a_sub_select_as_a_value_is_a_left_join() -> None:
+    """Whoever asks for a value of a table would be told of joins that give no columns."""
+    session = session_with({})
+    session.table("one", pa.table({"k": [1], "t": ["x"]}))
+    with pytest.raises(SqlError, match="a sub-select as a value is not supported") as caught:
+        session.parse("SELECT a.k, (SELECT one.t FROM one WHERE one.k = a.k) AS t FROM a")
+    assert "LEFT JOIN b ON b.k = a.k" in (caught.value.hint or "")
+    session.query("SELECT a.k, one.t FROM a LEFT JOIN one ON one.k = a.k", name="q", sink=weft.to_memory())
+    run = LocalRun(session)
+    run.batch({"a": [{"k": 1}, {"k": 2}]})
+    run.end()
+    assert sorted(run.results("q").to_pylist(), key=str) == [{"k": 1, "t": "x"}, {"k": 2, "t": None}]
