@@ -20,7 +20,7 @@ from tests.equivalence.test_grouped import last_per_key
 from tests.restless import made_restless, restless
 from tests.shares import quick, seeds
 from weft.logical.query.grouping import MODES
-from weft.testing import LocalRun
+from weft.testing import LocalRun, reference_join
 from weft.testing.reference import groups_of_rows
 
 _KEPT = (  # so that there is a past to fill from
@@ -118,3 +118,22 @@ def test_the_group_of_no_rows() -> None:
     run.end()
     for mode in MODES:
         assert run.results(mode).to_pylist() == [{"n": 0, "x": None}]
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_late_tuples_that_join_change_the_groups_there_are(seed: int) -> None:
+    """A group that was given up would begin anew with a late tuple, and replace what readers have of it."""
+    rng = random.Random(seed)
+    session = weft.Session(options=weft.Options(partitions=rng.choice((1, 3))), adapt="off")
+    session.stream("a", SCHEMA, event_time="ts", lateness="1 second", late="join")
+    text = "SELECT k AS k0, window.start AS w0, count(*) AS n, sum(x) AS x FROM a GROUP BY k, window(ts, '4 seconds')"
+    session.query(text, name="u", sink=weft.to_memory(), mode="update")
+    distinct = "SELECT DISTINCT k, x % 2 AS p FROM a"
+    session.query(distinct, name="d", sink=weft.to_memory())
+    tables = {"a": random_tables(rng, 60)["a"].take(rng.sample(range(60), 60))}
+    run = LocalRun(session)
+    for batch in split(rng, tables, 15):
+        run.batch(batch)
+    for name, query in (("u", text), ("d", distinct)):
+        given = run.results(name) if name == "d" else last_per_key(run.results(name))
+        assert rounded(given) == rounded(reference_join(session.parse(query), tables))

@@ -4,7 +4,8 @@ Guarantees: what `group_ends` says is proven by the windows of the join, by its 
 watermarks. A query's clock is the least watermark of its streams; a row that is still to come has a tuple at or after
 it. So a group is complete when the clock has passed, for each input, the latest time that a tuple of it can have in the
 group. Windows and conditions say how much later than a window or a key of the group that is: `b.ts <= a.expires` says
-it of b in groups by `a.expires`. Where nothing is proven, a group is complete when the input ends.
+it of b in groups by `a.expires`. Where nothing is proven, or late tuples are joined, a group is complete when the input
+ends.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ def group_ends(query: Query, tree: Join | None) -> tuple[tuple[GroupEnd, ...], .
     """
     if query.grouping is None or not query.driving:
         return None
+    if any(input_.stream.late == "join" and not input_.stream.table for input_ in query.inputs):
+        return None  # a late tuple may come for any group
     known = {name: _later(query, tree, expr) for name, expr in _times(query, tree, query.grouping)}
     every = dict.fromkeys(
         tuple(GroupEnd(name, later[alias]) for name, later in known.items() if alias in later)
