@@ -85,7 +85,10 @@ def _place(description: Mapping[str, object]) -> object:
     """What two descriptions of one directory or one table have in common; None if results go to no such place."""
     if "path" in description:
         path = str(description["path"])
-        return path if is_object_uri(path) else Path(path).resolve()
+        try:
+            return path if is_object_uri(path) else Path(path).resolve()
+        except ValueError:  # no path at all, as one with a zero byte: the sink says so when it is opened
+            return path
     if "table" in description:
         tabled = {name: value for name, value in description.items() if name not in ("key", "null_keys")}
         return sorted((name, str(value)) for name, value in tabled.items())
