@@ -87,7 +87,8 @@ def _place(description: Mapping[str, object]) -> object:
         path = str(description["path"])
         try:
             return path if is_object_uri(path) else Path(path).resolve()
-        except ValueError:  # no path at all, as one with a zero byte: the sink says so when it is opened
+        except (OSError, RuntimeError, ValueError):
+            # A link in a circle, or no path at all, as one with a zero byte: the sink says so when it is opened.
             return path
     if "table" in description:
         tabled = {name: value for name, value in description.items() if name not in ("key", "null_keys")}

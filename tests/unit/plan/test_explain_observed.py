@@ -43,8 +43,8 @@ def test_predicted_and_observed_stand_side_by_side() -> None:
     text = explain(planned(), "pair", "flat", SEEN)
     lines = cells(text)
     assert "Observed: 4 batches over 8 s of event time · 16k results · 2000 results/s, predicted 1000" in text
-    assert ["v", "8000", "1000", "3", "2", "1", "5"] in lines  # of the input
-    assert ["w", "800", "100", "0", "0", "0", "?"] in lines
+    assert ["v", "8000", "1000", "3", "2", "1", "0", "5"] in lines  # of the input
+    assert ["w", "800", "100", "0", "0", "0", "0", "?"] in lines
     assert any(line[:1] == ["v"] and line[-4:] == ["5000", "5100", "81.6k", "1000"] for line in lines)
     steps = [line for line in lines if line[:3] in (["v", "→", "w"], ["w", "→", "v"])]
     assert [line[8:-1] for line in steps] == [

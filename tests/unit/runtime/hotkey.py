@@ -1,6 +1,6 @@
 """One hot key in a task of its own process: how much memory joining it took, beyond what was there before.
 
-Run as a script: `python hotkey.py SINK ROWS PORTION FOLDER`; prints bytes and results as JSON.
+Run by `python -m tests.unit.runtime.hotkey SINK ROWS PORTION FOLDER`; prints bytes and results as JSON.
 """
 
 from __future__ import annotations

@@ -18,7 +18,10 @@ def test_late_tuples_are_set_aside_and_counted() -> None:
     """Behind the watermark is late; at the watermark is on time."""
     data = v((1, 1, 3), (2, 2, 4), (3, 3, 5))
     found = admit(PROGRAM, "v", data, watermark=4 * SECOND)
-    assert (found.batch.num_rows, found.figures) == (2, InputFigures(2, 1, 0, 0, 4 * SECOND, 5 * SECOND, 1))
+    assert (found.batch.num_rows, found.figures) == (
+        2,
+        InputFigures(2, 1, oldest=4 * SECOND, newest=5 * SECOND, behind=1),
+    )
     joins = ExecutableGraph(graph("SELECT v.x FROM v [ROWS 5], w WHERE v.vid = w.vid", late="join"))
     joined = admit(joins, "v", data, watermark=4 * SECOND)
     assert (joined.batch.num_rows, joined.figures.late, joined.figures.behind) == (3, 0, 1)

@@ -59,7 +59,7 @@ def test_a_hot_key_fits_into_little_memory(
     kind: str, most: int, results: int, given: int, tmp_path: Path
 ) -> None:
     """All matches at once, as they were held, are 288 MB of row numbers alone, before any column is made."""
-    command = [sys.executable, hotkey.__file__, kind, str(KEYS), str(4 * MEGABYTE), str(tmp_path)]
+    command = [sys.executable, "-m", hotkey.__name__, kind, str(KEYS), str(4 * MEGABYTE), str(tmp_path)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=dict(os.environ))
     found = json.loads(done.stdout)
     assert found["bytes"] < most * MEGABYTE

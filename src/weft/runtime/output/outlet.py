@@ -144,7 +144,8 @@ class TaskOutlet:
 
     def messages(self, outcome: Outcome) -> Generator[Message, None, HopReport]:
         """Give the messages of a hop that is done: parcels and results; and return what is to be reported of it."""
-        send_groups(self.job.program, outcome, self.job.batch_order.partitions)
+        if outcome.grouped:
+            send_groups(self.job.program, outcome, self.job.batch_order.partitions)
         for edge in list(self._held):
             self._pack(edge)
         yield from self._sent

@@ -20,7 +20,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from weft.bucket.codec import EncodedBucket
 from weft.errors import StateError
 from weft.runtime.state.partition_manifest import PartitionFile, PartitionManifest
 from weft.storage.storage import Memory, Storage, checkpoint_writes
@@ -59,7 +58,9 @@ def write_segment(
     checksum = zlib.crc32(text)
     pieces: list[Any] = []
     for bucket in buckets:
-        whole = bucket.pieces if isinstance(bucket, EncodedBucket) else (bucket,)
+        whole = getattr(
+            bucket, "pieces", (bucket,)
+        )  # of an encoded bucket; its module would load all kernels
         pieces += [*whole, bytes(padded(bucket.size) - bucket.size)]
     pieces.append(text + _TAIL.pack(len(text), checksum, 0, _MAGIC))
     path = storage.path(f"{BUCKETS}/{name}")
