@@ -3,7 +3,8 @@
 Guarantees: rows come at the rate of the scenario, whatever the session does, and are joined by a real session in this
 process: two streams on one key, within a window of ten seconds. What is plotted is what its batches measured: latency
 (p95), what waits, rows taken and tasks. With ``--backlog``, a hundred batches' worth waits at once instead: the rows a
-second of all of it are compared with those of the largest batch.
+second of all of it are compared with those of the largest batch. With ``--targets``, the same for several targets
+(AJoin, Figure 22b: what a threshold of latency costs in throughput).
 """
 
 from __future__ import annotations
@@ -115,6 +116,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=30.0, help="of each scenario (%(default)s)")
     parser.add_argument("--target", type=float, default=0.5, help="seconds (%(default)s)")
     parser.add_argument("--backlog", action="store_true", help="a backlog at once instead of scenarios")
+    parser.add_argument("--targets", type=float, nargs="+", help="a backlog at once, for several targets")
     parser.add_argument("--plot", type=Path, help="where the plot is drawn")
     options = parser.parse_args(arguments)
     console, text = make_console(), f"{round(options.target * 1000)} ms"
@@ -122,6 +124,8 @@ def main(arguments: list[str]) -> int:
         whole, largest = run_backlog(options.rate // 10, text)
         told = f"a backlog runs at 0.9 of the largest batch's rows a second ({whole:,.0f} of {largest:,.0f})"
         return conclude(console, options, [(told, whole >= 0.9 * largest)], figures=[whole, largest])
+    if options.targets:
+        return _targets(options, console)
     figures = {
         f"{name}, {kind}": run_scenario(name, options.rate, options.seconds, wanted)
         for name in SCENARIOS
@@ -145,6 +149,21 @@ def main(arguments: list[str]) -> int:
         if name.endswith("with a target")
     ]
     return conclude(console, options, judged, figures=figures)
+
+
+def _targets(options: Any, console: Any) -> int:
+    """Print the rows a second of a backlog, by the target of latency."""
+    figures = {
+        target: run_backlog(options.rate // 10, f"{round(target * 1000)} ms")[0] for target in options.targets
+    }
+    table = make_table("a backlog by target", ("target, s", "rows/s"))
+    for target, speed in figures.items():
+        table.add_row(f"{target:g}", f"{speed:,.0f}")
+    console.print(table)
+    if options.plot is not None:
+        line = list(figures), list(figures.values())
+        draw(options.plot, [Plot("a backlog by target", "seconds", "rows a second", {"rows/s": line})])
+    return conclude(console, options, [], figures=figures)
 
 
 def _plot(scenario: str, figures: dict[str, list[dict[str, float]]]) -> Plot:
