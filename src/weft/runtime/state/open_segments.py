@@ -22,12 +22,13 @@ from weft.bucket.bounds import PLACES
 from weft.bucket.bucket import Bucket, build, column
 from weft.bucket.columns import longs, taken
 from weft.bucket.compiled import Mask
+from weft.bucket.index import by_hash
 from weft.bucket.merge import between
 from weft.bucket.sort import hashes_of
 from weft.bucket.words import key_words
 from weft.errors import StateError
 from weft.plan.physical.graph import CODEC
-from weft.runtime.model.columns import values_of
+from weft.runtime.model.columns import key_name, values_of
 from weft.runtime.program.executable import ExecutableGraph
 from weft.runtime.program.store_plans import StorePlan
 from weft.runtime.state.partition_manifest import PartitionFile, PartitionManifest, Share, StoredRun
@@ -247,6 +248,10 @@ def _stamp(path: Path | None) -> tuple[int, ...]:
 
 def _rows_of_share(run: Bucket, share: Share) -> Bucket:
     """The rows of a share, as a bucket with the same orders; rows without a key are with the greatest hashes."""
+    if not share.heavy and run.layout == by_hash(key_name(CODEC.loads(share.value))):
+        low = max(share.low, run.bounds.low)
+        part = between(run, low, max(low, min(share.high, run.bounds.high)))
+        return replace(part, bounds=replace(part.bounds, low=run.bounds.low, high=run.bounds.high))
     places = _places(run, share)
     kept: Mask = places >= np.uint64(share.low)
     if share.high < PLACES:

@@ -1,12 +1,11 @@
 """Partitions that become others: what each has of the runs that the partitions before had (design, D13).
 
 Guarantees: no byte of state is copied. A partition is a range of hashes (`weft.kernels.route.partition.range_of`), so
-what becomes its own of a run is a part of that run. Where a store is laid out by the hash of the value that it is
-partitioned by, that is a slice of it; group stores are such. Of other stores that are partitioned by a value, it is the
-rows whose value is in the range (`Share`), which are picked out when the run is opened, until it is merged. Rows with a
-heavy value, which are in any partition, are shared out by their time. Runs of scattered stores go to partitions in
-turn, as a whole; of replicated ones, every partition has what the first had. So every row that was in one partition is
-in one again.
+what becomes its own of a run is a part of that run: of a store that is partitioned by a value, the rows whose value is
+in the range (`Share`). Where the run is laid out by the hash of that value, as those of group stores are, that is a
+slice of it; else they are picked out when it is opened, until it is merged. Rows with a heavy value, which are in any
+partition, are shared out by their time. Runs of scattered stores go to partitions in turn, as a whole; of replicated
+ones, every partition has what the first had. So every row that was in one partition is in one again.
 
 Segments that several partitions name are deleted by the driver alone (`PartitionManifest.shared`).
 """
@@ -86,33 +85,41 @@ def _kind(store: str, plan: StorePlan | GroupPlan | None) -> str:
 
 
 def _part(plan: StorePlan | GroupPlan, run: StoredRun, partition: int, count: int) -> StoredRun | None:
-    """What becomes a partition's own of a run; None if that is nothing."""
-    is_slice = _is_laid_out_by_key(plan)
-    before = 0, PLACES
-    if is_slice:
-        before = run.bounds.low, run.bounds.high
-    elif run.share is not None:
-        before = run.share.low, run.share.high
-    mine = range_of(partition, count)
-    low, high = max(mine[0], before[0]), min(mine[1], before[1])
-    if low >= high:
-        return None
-    bounds = _portion(run.bounds, (high - low) / (before[1] - before[0]))
-    if is_slice or isinstance(plan, GroupPlan):
-        return replace(run, bounds=replace(bounds, low=low, high=high))
-    heavy = tuple(heavy_words(plan.node.layout.heavy).tolist())
-    return replace(run, bounds=bounds, share=Share(low, high, CODEC.dumps(plan.by), plan.clock, heavy))
+    """What becomes a partition's own of a run; None if that is nothing.
 
-
-def _portion(bounds: Bounds, part: float) -> Bounds:
-    """The bounds of about such a part of the rows, one at least; how many they are is known when they are merged."""
-    rows = min(bounds.rows, max(1, round(bounds.rows * part)))
-    return replace(bounds, rows=rows, bytes=min(bounds.bytes, max(1, round(bounds.bytes * part))))
-
-
-def _is_laid_out_by_key(plan: StorePlan | GroupPlan) -> bool:
+    A plan may lay a store out in another order than its runs are in, so a part of a run is told by the hashes of the
+    value, not by those of the layout. Group stores always have the same layout.
+    """
+    bounds, mine = (run.bounds.low, run.bounds.high), range_of(partition, count)
     if isinstance(plan, GroupPlan):
-        return True
+        low, high = _common(mine, bounds)
+        part = _portion(run.bounds, (low, high), bounds)
+        return None if part is None else replace(run, bounds=replace(part, low=low, high=high))
+    before = (0, PLACES) if run.share is None else (run.share.low, run.share.high)
+    low, high = _common(mine, before)
+    extent = bounds if _is_laid_out_by_key(plan) else (0, PLACES)
+    part = _portion(run.bounds, _common((low, high), extent), _common(before, extent))
+    if part is None:
+        return None
+    heavy = tuple(heavy_words(plan.node.layout.heavy).tolist())
+    return replace(run, bounds=part, share=Share(low, high, CODEC.dumps(plan.by), plan.clock, heavy))
+
+
+def _common(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    """What two ranges have in common; its end is not after its beginning if that is nothing."""
+    return max(one[0], other[0]), min(one[1], other[1])
+
+
+def _portion(bounds: Bounds, part: tuple[int, int], whole: tuple[int, int]) -> Bounds | None:
+    """The bounds of about such a part of the rows, one at least; how many they are is known when they are merged."""
+    if part[0] >= part[1]:
+        return None
+    share = (part[1] - part[0]) / (whole[1] - whole[0])
+    rows = min(bounds.rows, max(1, round(bounds.rows * share)))
+    return replace(bounds, rows=rows, bytes=min(bounds.bytes, max(1, round(bounds.bytes * share))))
+
+
+def _is_laid_out_by_key(plan: StorePlan) -> bool:
     layout = plan.node.layout
     if layout.kind != "partitioned" or layout.by is None or layout.heavy or not plan.orders:
         return False
