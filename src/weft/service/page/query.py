@@ -253,6 +253,17 @@ _KEYWORDS = (
     *("SELECT", "FROM", "WHERE", "AND", "OR", "NOT", "AS", "BETWEEN", "IN", "LIKE", "IS NULL", "IS NOT NULL"),
     *("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL OUTER JOIN", "SEMI JOIN", "ANTI JOIN", "ON", "CASE", "WHEN"),
     *("THEN", "ELSE", "END", "CAST", "INTERVAL", "[RANGE 10 SECONDS]", "[RANGE 1 MINUTE]", "[ROWS 1000]"),
+    *(
+        "DISTINCT",
+        "GROUP BY",
+        "HAVING",
+        "ORDER BY",
+        "LIMIT",
+        "EXISTS",
+        "UNION ALL",
+        "NATURAL JOIN",
+        "ASOF JOIN",
+    ),
 )
 
 _COMPLETE = Path(__file__).with_name("complete.js").read_text(encoding="utf-8")
