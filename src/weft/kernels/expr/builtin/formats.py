@@ -18,7 +18,7 @@ from weft.bucket.compiled import Longs
 from weft.kernels.expr.arrow import TIMESTAMP
 from weft.kernels.expr.builtin.times import DAY, civil_days, micros_of, month_number, year_days
 from weft.kernels.expr.datum import ColumnFunction, constant_of, null_unless, numbers, valid_rows, with_nulls
-from weft.logical.expr.builtin.formats import MONTHS, WEEKDAYS, Piece, pieces_of, reading_pattern
+from weft.logical.expr.builtin.formats import MONTHS, WEEKDAYS, FormatPiece, pieces_of, reading_pattern
 
 __all__ = ["FUNCTIONS"]
 
@@ -38,7 +38,7 @@ def _write(args: Sequence[Any], kind: pa.DataType) -> Any:
     return made if valid is None else null_unless(pa.array(valid), made)
 
 
-def _written(piece: Piece, micros: Longs) -> Any:
+def _written(piece: FormatPiece, micros: Longs) -> Any:
     """What a piece of a format writes for each time; a constant is a scalar."""
     letter, days = piece.letter, micros // DAY
     if not letter:
@@ -106,7 +106,7 @@ def _years(years: Longs, width: int) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _reading(format_: str) -> tuple[str, dict[str, Piece]]:
+def _reading(format_: str) -> tuple[str, dict[str, FormatPiece]]:
     pieces = {
         "M" if piece.letter == "L" else piece.letter: piece
         for piece in pieces_of(format_, True)
@@ -133,7 +133,7 @@ def _read(args: Sequence[Any], kind: pa.DataType) -> Any:
     return with_nulls(micros, matched & exists & on_clock, pa.int64()).view(TIMESTAMP)
 
 
-def _read_number(groups: Any, piece: Piece, letter: str) -> Longs:
+def _read_number(groups: Any, piece: FormatPiece, letter: str) -> Longs:
     """The numbers that a group of a pattern has; those of texts that do not match are arbitrary."""
     text = pc.struct_field(groups, letter)
     if letter == "a" or piece.is_name:

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from weft.errors import QueryError
 
-__all__ = ["DEFAULT_FORMAT", "MONTHS", "WEEKDAYS", "Piece", "pieces_of", "reading_pattern"]
+__all__ = ["DEFAULT_FORMAT", "MONTHS", "WEEKDAYS", "FormatPiece", "pieces_of", "reading_pattern"]
 
 DEFAULT_FORMAT = "yyyy-MM-dd HH:mm:ss"
 MONTHS = (
@@ -44,7 +44,7 @@ _READ = {"y": 6, "M": 4, "L": 4, "d": 2, "D": 3, "a": 1, "S": 9} | dict.fromkeys
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FormatPiece:
     """A letter of a format and how often it stands there, or, without a letter, a text that stands for itself."""
 
     letter: str
@@ -65,7 +65,7 @@ class Piece:
 _PARTS = re.compile(r"(?P<letters>([A-Za-z])\2*)|'(?P<quoted>(?:[^']|'')*)'|(?P<other>.)", re.DOTALL)
 
 
-def pieces_of(format_: str, reading: bool = False) -> tuple[Piece, ...]:
+def pieces_of(format_: str, reading: bool = False) -> tuple[FormatPiece, ...]:
     """The pieces of a format by which times are written, or read.
 
     >>> [piece.letter * piece.count or piece.text for piece in pieces_of("yy'T'HH")]
@@ -82,9 +82,9 @@ def pieces_of(format_: str, reading: bool = False) -> tuple[Piece, ...]:
         if other and other in "[]{}#'":
             raise QueryError(f"the format {format_!r} has {other}, which is not supported", hint=_REMEDY)
         if letters:
-            found.append(Piece(letters[0], len(letters)))
+            found.append(FormatPiece(letters[0], len(letters)))
         else:
-            found.append(Piece("", 0, other or match["quoted"].replace("''", "'") or "'"))
+            found.append(FormatPiece("", 0, other or match["quoted"].replace("''", "'") or "'"))
     return tuple(found)
 
 
@@ -109,7 +109,7 @@ def reading_pattern(format_: str) -> str:
     return "(?i)\\A" + "".join(map(_group, pieces)) + "\\z"
 
 
-def _meaning(piece: Piece) -> str:
+def _meaning(piece: FormatPiece) -> str:
     return "M" if piece.letter == "L" else piece.letter
 
 
@@ -124,7 +124,7 @@ def _check_meaning(format_: str, letters: set[str]) -> None:
         )
 
 
-def _group(piece: Piece) -> str:
+def _group(piece: FormatPiece) -> str:
     if not piece.letter:
         return re.escape(piece.text) if piece.text.isascii() else piece.text
     if piece.letter == "a":
