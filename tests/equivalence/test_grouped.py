@@ -14,7 +14,7 @@ from tests.shares import quick, seeds
 from weft.testing import LocalRun, reference_join
 
 
-@pytest.mark.parametrize("seed", quick(seeds(200), 40))
+@pytest.mark.parametrize("seed", quick(seeds(200), 20))
 def test_groups(seed: int) -> None:
     """A group would be given too early, twice, never, or with the values of other rows."""
     rng = random.Random(seed)

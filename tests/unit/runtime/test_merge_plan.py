@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.shares import examples
 
 from weft.bucket.bounds import PLACES, Bounds
 from weft.runtime.state.merge_plan import DRAIN, Extent, RangeMerge, plan_merges
@@ -91,7 +92,7 @@ def batches(draw: st.DrawFn) -> list[list[int]]:
     return [draw(places) for _ in range(count)]
 
 
-@settings(max_examples=60)
+@examples(20)
 @given(batches(), st.integers(1, 2_000), st.integers(2, 5), st.integers(0, 3_000))
 def test_merging_in_pieces_keeps_every_row_once_and_in_the_order_of_age(
     parts: list[list[int]], piece: int, fanout: int, budget: int

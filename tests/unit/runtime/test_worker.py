@@ -48,7 +48,7 @@ class Made:
 
     def read(self, stream: str, part: Part, *_: object) -> Decoded:
         rng = random.Random(f"{stream} {part.what}")
-        rows = {"id": range(30), "k": [rng.randrange(5) for _ in range(30)]}
+        rows = {"id": range(30), "k": [rng.randrange(12) for _ in range(30)]}
         columns = {**rows, "x": [rng.random() for _ in range(30)], "ts": times([1.0] * 30)}
         return Decoded(pa.RecordBatch.from_pydict(columns))
 
@@ -134,7 +134,7 @@ def test_a_job_goes_through_json(tmp_path: Path) -> None:
     """Tasks that stay are told of batches over a channel that carries nothing else."""
     job = begin(tmp_path, planned())
     files = {place: PartitionFile(f"0-{place}-x", 10, 7) for place in range(3)}
-    before = Manifest(0, files, {"s": StoreTotals()}, {"s": 0}, {"a": 5}, arrived={"a": 7})
+    before = Manifest(0, files, {"s": StoreTotals()}, {"s": 0}, {"a": 5}, arrived={"a": 7}, ranges=PARTITIONS)
     lean = replace(
         job, before=before, counting=frozenset("q"), limits=TaskLimits(3), tasks=2, stays=True, flush=True
     ).for_task(0)

@@ -24,7 +24,7 @@ def test_state_shows_streams_stores_and_queries(tmp_path: Path) -> None:
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     for expected in (
         f"Checkpoint {tmp_path} · format {FORMAT} · last batch 2 · 2 partitions",
-        "13 bucket files, 758 B · 0 that no manifest names, 0 B · 0 dead letters",
+        "13 bucket files, 770 B · 0 that no manifest names, 0 B · 0 dead letters",
         "v 9 1970-01-01 00:00:00.000 vid long, x long, ts timestamp, event time ts",
         "v partitioned by v.vid 9 90 B 3 2 1970-01-01 00:00:00.000 1970-01-01 00:00:00.000 counted, pair",
         "w [ROWS] partitioned by w [ROWS].vid 6 60 B 1 1 tuple 90 tuple 95 counted",

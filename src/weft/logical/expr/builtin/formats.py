@@ -92,7 +92,7 @@ def reading_pattern(format_: str) -> str:
     """A pattern that whole texts of a format match, with a group for each letter.
 
     >>> reading_pattern("yyyy-M")
-    '(?i)\\\\A(?P<y>-?[0-9]{4})-(?P<M>[0-9]{1,9})\\\\z'
+    '(?i)\\\\A(?P<y>-?[0-9]{4})\\\\-(?P<M>[0-9]{1,9})\\\\z'
     """
     pieces = pieces_of(format_, reading=True)
     letters = [_meaning(piece) for piece in pieces if piece.letter]
