@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.shares import examples
 
+from tests.shares import examples
 from weft.bucket.bounds import PLACES, Bounds
 from weft.runtime.state.merge_plan import DRAIN, Extent, RangeMerge, plan_merges
 
