@@ -303,3 +303,23 @@ def _break(monkeypatch: pytest.MonkeyPatch) -> None:
 def counted(rows: pa.Table) -> Counter[str]:
     """Rows as a multiset."""
     return Counter(map(str, rows.to_pylist()))
+
+
+def test_a_query_that_was_checked_starts_by_the_same_plan() -> None:
+    """Looking whether a query can be planned changes nothing of the plan by which it starts."""
+    wanted, options = requests("v.x > 1"), weft.Options(partitions=2)
+    checked, plain = Planner(options), Planner(options)
+    checked.check(wanted, NOTHING)
+    assert checked.start_plan(wanted, NOTHING) == plain.start_plan(wanted, NOTHING)
+    other = requests("v.x > 1", "w.x > 2")
+    assert checked.start_plan(other, NOTHING) == plain.start_plan(other, NOTHING)
+
+
+def test_a_catalog_refuses_a_query_with_the_name_of_a_stream() -> None:
+    """A name that meant a stream and a query would be read as either."""
+    found = session()
+    query = found.parse("SELECT v.x FROM v, w WHERE v.k = w.k")
+    assert found.catalog.with_queries({"q": query}).find_query("Q") == query
+    assert found.catalog.find_query("q") is None
+    with pytest.raises(weft.WeftError, match="a stream and a query are called 'v'"):
+        found.catalog.with_queries({"V": query})

@@ -178,6 +178,7 @@ class Planner:
     def __init__(self, options: Options, method: str = "auto", *, quick: bool = False) -> None:
         self._options, self._method, self._quick = options, method, quick
         self._start: StartPlan | None = None
+        self._first: tuple[Mapping[str, QueryRequest], Statistics, _Planned] | None = None
         self._prepared: PreparedPlans | None = None
         self._known: dict[str, Workspace] = {}
         self.last: dict[str, JointResult] = {}
@@ -189,7 +190,7 @@ class Planner:
             return prepared.alone
         known = self._start
         if known is None or known.requests != requests or known.statistics != statistics:
-            planned = self._planned(_Running(), requests, statistics, {})
+            planned = self._first_plan(requests, statistics)
             answers = sorted(planned.plan.answers, key=lambda answer: answer.name)
             members = [
                 Member(
@@ -206,6 +207,19 @@ class Planner:
             known = StartPlan(dict(requests), statistics, planned.plan, graph, planned.results)
             self._start = known
         return known
+
+    def check(self, requests: Mapping[str, QueryRequest], statistics: Statistics) -> None:
+        """Refuse queries that cannot be planned; their plan is lowered only when `start_plan` asks for it."""
+        if self._prepared is None or self._prepared.alone.requests != requests:
+            self._first_plan(requests, statistics)
+
+    def _first_plan(self, requests: Mapping[str, QueryRequest], statistics: Statistics) -> _Planned:
+        """A plan where no query runs; the last one is remembered."""
+        known = self._first
+        if known is None or known[0] != requests or known[1] != statistics:
+            planned = self._planned(_Running(), requests, statistics, {})
+            known = self._first = (dict(requests), statistics, planned)
+        return known[2]
 
     def __call__(
         self,

@@ -6,7 +6,8 @@ unknown name is answered with those that exist.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from textwrap import shorten
 
@@ -42,10 +43,7 @@ class Catalog:
         for name in functions:
             if functions.count(name) > 1:
                 raise CatalogError(f"there is already a function {name!r}", hint="choose another name")
-
-        for name in (name.lower() for name, _ in self.queries):
-            if name in names:
-                raise CatalogError(f"a stream and a query are called {name!r}", hint="choose another name")
+        _check_query_names((name for name, _ in self.queries), self.streams)
 
     @checked(CatalogError)
     def add(self, stream: Stream) -> Catalog:
@@ -61,10 +59,22 @@ class Catalog:
         """The catalog with one function more."""
         return replace(self, functions=(*self.functions, function))
 
-    @checked(CatalogError)
     def with_queries(self, queries: Mapping[str, Query]) -> Catalog:
-        """The catalog with these queries, by name, and no others."""
-        return replace(self, queries=tuple(queries.items()))
+        """The catalog with these queries, by name, and no others.
+
+        What is in this catalog and in each query was checked when these were made, and is not checked again: a session
+        asks for this once for every query that it is given.
+        """
+        if not isinstance(queries, Mapping) or not all(
+            isinstance(name, str) and isinstance(query, Query) for name, query in queries.items()
+        ):
+            raise CatalogError(
+                "the queries of a catalog are no queries by name", hint="use a mapping of them"
+            )
+        _check_query_names(queries, self.streams)
+        catalog = copy(self)
+        object.__setattr__(catalog, "queries", tuple(queries.items()))
+        return catalog
 
     @checked(CatalogError)
     def find_query(self, name: str) -> Query | None:
@@ -95,3 +105,12 @@ class Catalog:
     def names(self) -> tuple[str, ...]:
         """The streams' names, sorted."""
         return tuple(sorted(stream.name for stream in self.streams))
+
+
+def _check_query_names(names: Iterable[str], streams: Iterable[Stream]) -> None:
+    taken = {stream.name.lower() for stream in streams}
+    for name in names:
+        if name.lower() in taken:
+            raise CatalogError(
+                f"a stream and a query are called {name.lower()!r}", hint="choose another name"
+            )

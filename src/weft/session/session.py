@@ -193,7 +193,7 @@ class Session(SessionRelations, SessionViews):
         )
         planned = bound.named(name, self, sink_for(sink, bound.ordering, bound.keys))
         request = request_of(planned, strategy, backfill, latency)
-        plan = self._plan(name, request)
+        plan = self._plan(planned, request)
         self._run(planned, request, plan)
         return planned
 
@@ -202,18 +202,23 @@ class Session(SessionRelations, SessionViews):
         check(text, str | Builder, QueryError, "a query", "use SQL, or begin with weft.select")
         return parse_statement(text, self._settings.limits)
 
-    def _plan(self, name: str, request: QueryRequest) -> StartPlan:
-        """The plan that a query has if it runs alone; one that cannot be planned is refused here."""
-        statistics = self._measured.for_queries([core_and_closing(request.query)[0]])
-        return self._planner.start_plan({name: request}, statistics)
+    def _plan(self, planned: PlannedQuery, request: QueryRequest) -> StartPlan | None:
+        """The plan that a query has if it runs alone; one that cannot be planned is refused here.
 
-    def _run(self, planned: PlannedQuery, request: QueryRequest, plan: StartPlan) -> None:
+        None for a query that starts with others: it runs by the plan of all, and nobody sees one of its own.
+        """
+        statistics = self._measured.for_queries([core_and_closing(request.query)[0]])
+        if planned.sink is not None and self._last_run is None:
+            self._planner.check({planned.name: request}, statistics)
+            return None
+        return self._planner.start_plan({planned.name: request}, statistics)
+
+    def _run(self, planned: PlannedQuery, request: QueryRequest, plan: StartPlan | None) -> None:
         """Register a planned query, and have it begin with the next batch if it has a sink and the session runs."""
         if self._current_run is not None and planned.sink is not None:
             self._registered.check_runnable({planned.name: request}, ends=self._ends)
             self._current_run.loop.add(planned.name, request, planned.sink)
-        starts_with_others = planned.sink is not None and self._last_run is None
-        self._registered.add(planned, request, None if starts_with_others else plan)
+        self._registered.add(planned, request, plan)
 
     def _free_name(self, name: str | None, sink: Sink | None = None) -> str:
         limit, streams = self._settings.query_limit, self.catalog.names
@@ -229,7 +234,7 @@ class Session(SessionRelations, SessionViews):
         if planned.sink is None:
             planned = replace(planned, sink=frame_sink(self._settings, name, planned.ordering))
             request = request_of(planned)
-            self._run(planned, request, self._plan(name, request))
+            self._run(planned, request, self._plan(planned, request))
         return result_frame(self._settings, name, planned.query, planned.sink)
 
     @checked(QueryError, but=("text", "name", "strategy", "order", "precision"))
