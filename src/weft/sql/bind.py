@@ -30,6 +30,7 @@ from weft.sql.inputs import (
     InputBinder,
     check_crosses,
     check_lateral,
+    check_reading,
     check_tables,
     check_terms,
     check_times,
@@ -335,6 +336,7 @@ class _Joins:
             on += (not_after(versions, join.as_of, self._scope(left)),)
         if lateral:
             check_lateral(join)
+        check_reading(join, left.tree is not None, lateral or right.tree is not None)
         ends = [side.every[place].alias for side, place in ((left, -1), (right, 0)) if side.every]
         if any(
             not aliases(term) and term != _TRUE for term in on

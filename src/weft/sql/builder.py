@@ -15,9 +15,19 @@ from weft.logical.query.join_tree import ASOF
 from weft.logical.query.limits import DEFAULT_LIMITS, Limits
 from weft.logical.query.query import Query
 from weft.sql.bind import bind
-from weft.sql.read import read_fragment, read_item, read_statement
+from weft.sql.read import read_fragment, read_item, read_sort_item, read_statement
 from weft.sql.source import Piece, SqlText
-from weft.sql.statement import Item, JoinRef, Name, Relation, SelectRef, Statement, StreamRef, leaves
+from weft.sql.statement import (
+    Item,
+    JoinRef,
+    Name,
+    Relation,
+    SelectRef,
+    SortItem,
+    Statement,
+    StreamRef,
+    leaves,
+)
 from weft.sql.windows import WindowLike, parse_window
 
 __all__ = ["Builder", "from_", "parse_statement", "select"]
@@ -54,6 +64,9 @@ class Builder:
     keys: tuple[Piece, ...] = ()
     filters: tuple[Piece, ...] = ()  # conditions on groups
     once: bool = False  # whether every row is wanted once
+    sorted_by: tuple[SortItem, ...] = ()
+    most: int | None = None  # rows that are wanted; None: all
+    skipped: int = 0  # rows before the first that is wanted
 
     def __repr__(self) -> str:
         items = ", ".join(item.value.source.text for item in self.items)
@@ -61,7 +74,12 @@ class Builder:
         names = ", ".join(ref.called.text for relation in self.relations for ref in leaves(relation))
         by, having = (", ".join(piece.source.text for piece in some) for some in (self.keys, self.filters))
         given = "SELECT DISTINCT" if self.once else "SELECT"
-        clauses = ((given, items), ("FROM", names), ("WHERE", where), ("GROUP BY", by), ("HAVING", having))
+        order = ", ".join(item.value.source.text for item in self.sorted_by)
+        clauses = (
+            *((given, items), ("FROM", names), ("WHERE", where), ("GROUP BY", by), ("HAVING", having)),
+            *(("ORDER BY", order), ("LIMIT", "" if self.most is None else str(self.most))),
+            ("OFFSET", str(self.skipped or "")),
+        )
         return f"<Builder {' '.join(f'{word} {text}' for word, text in clauses if text)}>"
 
     def select(self, *items: str) -> Builder:
@@ -103,6 +121,19 @@ class Builder:
     def distinct(self) -> Builder:
         """Give every row once."""
         return replace(self, once=True)
+
+    def order_by(self, *keys: str) -> Builder:
+        """Sort the rows by these expressions, too, each perhaps with DESC or NULLS LAST; the input has to end.
+
+        A key is a column of the result, its place (``"1"``), or any expression. What a union gives is sorted as a
+        whole.
+        """
+        read = tuple(read_sort_item(_text("order_by", key)) for key in keys)
+        return replace(self, sorted_by=(*self.sorted_by, *read))
+
+    def limit(self, count: int, *, offset: int = 0) -> Builder:
+        """Give at most ``count`` rows, after the first ``offset``; the input has to end."""
+        return replace(self, most=_count("limit", count), skipped=_count("offset", offset))
 
     def join(
         self,
@@ -150,6 +181,9 @@ class Builder:
             group=self.keys,
             having=self.filters,
             distinct=self.once,
+            order=self.sorted_by,
+            limit=self.most,
+            offset=self.skipped,
         )
 
     def build(self, catalog: Catalog, limits: Limits = DEFAULT_LIMITS) -> Query:
@@ -165,7 +199,11 @@ def parse_statement(text: str | Builder, limits: Limits = DEFAULT_LIMITS) -> Sta
         raise QueryError("the query selects nothing", hint='select("*") gives all')
     if not text.relations:
         raise QueryError("the query reads no stream", hint="call from_")
-    return Statement.united(_branches(text)) if text.more else text.statement
+    if not text.more:
+        return text.statement
+    plain = replace(text, sorted_by=(), most=None, skipped=0)
+    united = Statement.united(_branches(plain))
+    return replace(united, order=text.sorted_by, limit=text.most, offset=text.skipped)
 
 
 def _fragment(call: str, text: str) -> Piece:
@@ -181,6 +219,12 @@ def _text(call: str, given: object) -> str:
         raise QueryError(
             f"{call} takes a text, not {given!r}", hint="write it in quotes, as it stands in SQL"
         )
+    return given
+
+
+def _count(call: str, given: object) -> int:
+    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+        raise QueryError(f"{call} takes a number of rows, not {given!r}", hint="0 or more rows can be wanted")
     return given
 
 
@@ -210,6 +254,11 @@ def _branches(builder: Builder) -> tuple[Statement, ...]:
         raise QueryError(
             "a query that is an input cannot be crossed", hint="call .cross() on the whole query"
         )
+    if builder.sorted_by or builder.most is not None:
+        raise QueryError(
+            "a query that is an input cannot be sorted or cut: its rows have no order",
+            hint="call .order_by and .limit on the whole query",
+        )
     nested = (branch for one in builder.more for branch in _branches(one))
     return builder.statement, *nested
 
@@ -217,7 +266,7 @@ def _branches(builder: Builder) -> tuple[Statement, ...]:
 def _nested(inner: Builder, alias: str | None, window: WindowLike | None) -> Relation:
     if inner.items:
         return _sub_select(inner, alias, window)
-    grouped = inner.keys or inner.filters or inner.once
+    grouped = inner.keys or inner.filters or inner.once or inner.sorted_by or inner.most is not None
     if inner.conditions or inner.crossed or grouped or len(inner.relations) != 1:
         raise QueryError(
             "only from_ and join can be joined as one", hint="select makes it a query of its own"

@@ -33,6 +33,7 @@ __all__ = [
     "InputBinder",
     "check_crosses",
     "check_lateral",
+    "check_reading",
     "check_tables",
     "check_terms",
     "check_times",
@@ -202,6 +203,17 @@ def check_lateral(join: JoinRef) -> None:
         raise ref.called.error(
             f"{join.kind.upper()} JOIN LATERAL cannot be: its rows depend on those to its left",
             "write JOIN LATERAL or LEFT JOIN LATERAL",
+        )
+
+
+def check_reading(join: JoinRef, left: bool, right: bool) -> None:
+    """Refuse a join that may keep rows without a partner, if a side reads nothing: its condition would be lost."""
+    if join.kind not in ("inner", "cross") and not (left and right):
+        (ref, *_) = leaves(join.right if left else join.left)
+        raise ref.called.error(
+            f"{ref.called.text} reads nothing, and is a side of a {join.kind.upper()} JOIN",
+            "name a stream to its left, as in a LEFT JOIN LATERAL (SELECT 1 AS p) AS t ON t.p = a.k, or a table in its "
+            "place",
         )
 
 

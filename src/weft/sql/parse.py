@@ -163,8 +163,8 @@ def parse_fragment(text: str) -> Piece:
     return parse_bracketed(text).select
 
 
-def parse_bracketed(text: str) -> Parsed:
-    """The syntax tree of one expression, and the brackets in it, which only a sub-select can have."""
+def parse_bracketed(text: str, into: type[exp.Expr] = exp.Expr) -> Parsed:
+    """The syntax tree of one expression, or a key of ORDER BY, and the brackets in it, of a sub-select."""
     source = _scan(text)
     if not source.tokens:
         raise source.error(source.whole, "there is nothing here", "write an expression")
@@ -174,7 +174,7 @@ def parse_bracketed(text: str) -> Parsed:
     brackets, rest = _cut_brackets(source)
     _check_neighbours(rest)
     _check_joins(rest)
-    return Parsed(Piece(_tree(rest, exp.Expr), rest), brackets)
+    return Parsed(Piece(_tree(rest, into), rest), brackets)
 
 
 def _scan(text: str, limits: Limits = DEFAULT_LIMITS) -> SqlText:

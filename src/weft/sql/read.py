@@ -31,7 +31,7 @@ from weft.sql.statement import (
 )
 from weft.sql.windows import read_bracket
 
-__all__ = ["TOO_DEEP", "read_fragment", "read_item", "read_statement"]
+__all__ = ["TOO_DEEP", "read_fragment", "read_item", "read_sort_item", "read_statement"]
 
 # The error about a query that Python cannot follow to the bottom, and its remedy.
 TOO_DEEP = ("the query is nested too deeply", "use fewer parentheses")
@@ -64,6 +64,13 @@ def read_statement(text: str, limits: Limits = DEFAULT_LIMITS) -> Statement:
 def read_fragment(text: str) -> Piece:
     """One expression, with or without a name, and the sub-selects in it."""
     return _read(text, lambda: parse_bracketed(text), lambda reader, node: reader.piece(node))
+
+
+def read_sort_item(text: str) -> SortItem:
+    """One key of ORDER BY, with or without DESC and NULLS LAST."""
+    return _read(
+        text, lambda: parse_bracketed(text, exp.Ordered), lambda reader, node: reader.sort_item(node)
+    )
 
 
 Read = TypeVar("Read")
@@ -112,14 +119,15 @@ class _SelectReader:
 
     def _order(self, node: exp.Expr) -> tuple[SortItem, ...]:
         refuse_arguments(self.source, node, "expressions")
-        found = []
-        for one in node.expressions:
-            if not isinstance(one, exp.Ordered):
-                raise unsupported(self.source, one)
-            refuse_arguments(self.source, one, "this", "desc", "nulls_first")
-            descending, nulls_first = bool(one.args.get("desc")), bool(one.args.get("nulls_first"))
-            found.append(SortItem(self.piece(one.this), descending, nulls_first))
-        return tuple(found)
+        return tuple(map(self.sort_item, node.expressions))
+
+    def sort_item(self, node: exp.Expr) -> SortItem:
+        """One key of ORDER BY."""
+        if not isinstance(node, exp.Ordered):
+            raise unsupported(self.source, node)
+        refuse_arguments(self.source, node, "this", "desc", "nulls_first")
+        descending, nulls_first = bool(node.args.get("desc")), bool(node.args.get("nulls_first"))
+        return SortItem(self.piece(node.this), descending, nulls_first)
 
     def _count(self, node: exp.Expr, kind: type[exp.Expr]) -> int:
         """The number of rows that LIMIT or OFFSET says."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 from tests.unit.sql.samples import CATALOG
 
+import weft
 from weft.errors import SqlError
 from weft.logical.query.horizon import retention
 from weft.logical.schema import Schema, Stream
 from weft.sql.bind import bind, input_order, parse_query
 from weft.sql.builder import select
 from weft.sql.read import read_statement
+from weft.testing import LocalRun
 
 A, B, C = (Stream(name, Schema.parse("k long, x long, s string, ts timestamp"), "ts") for name in "abc")
 STREAMS = CATALOG.add(A).add(B).add(C).add(Stream("u", A.schema))
@@ -318,3 +320,26 @@ def test_errors(sql: str, message: str | None, culprit: str | None, hint: str | 
     assert message is None or caught.value.message == message
     assert culprit is None or sql[caught.value.start : caught.value.end] == culprit
     assert hint is None or hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "joined",
+    [
+        "LATERAL (SELECT 1 AS p) AS t LEFT JOIN a ON t.p = a.k",
+        "LATERAL (SELECT 1 AS p) AS t RIGHT JOIN a ON t.p = a.k",
+        "LATERAL (SELECT 1 AS p) AS t FULL JOIN a ON t.p = a.k",
+    ],
+)
+def test_a_side_that_reads_nothing_is_refused_where_rows_without_a_partner_stay(joined: str) -> None:
+    """The condition of the join would be dropped, and every row be a partner."""
+    session = weft.Session()
+    session.stream("a", "k long")
+    with pytest.raises(SqlError, match="t reads nothing") as caught:
+        session.parse(f"SELECT t.p, a.k FROM {joined}")
+    said = str(caught.value.hint).split("as in ")[1].split(", or")[0]
+    session.query(f"SELECT a.k AS k, t.p AS p FROM {said}", name="q", sink=weft.to_memory())
+    run = LocalRun(session)
+    run.batch({"a": [{"k": 1}, {"k": 2}]})
+    run.end()
+    found = run.results("q").to_pylist()
+    assert sorted(found, key=lambda row: row["k"]) == [{"k": 1, "p": 1}, {"k": 2, "p": None}]

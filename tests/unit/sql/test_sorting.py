@@ -11,6 +11,7 @@ import pytest
 import weft
 from weft.errors import QueryError, SqlError
 from weft.ports.sink import Sink
+from weft.sql.builder import Builder
 from weft.testing import LocalRun
 
 NOON = datetime(2026, 1, 1, 12)
@@ -209,3 +210,51 @@ def test_aggregates_over_a_sub_select_are_aggregates() -> None:
     rows: list[dict[str, object]] = [{"k": 1, "x": 2.0}, {"k": 2, "x": 1.0}, {"k": 2, "x": 3.0}]
     text = "SELECT k, count(*) AS n FROM (SELECT k FROM a WHERE x > 1) AS d GROUP BY k ORDER BY k"
     assert results(text, rows) == [{"k": 1, "n": 1}, {"k": 2, "n": 1}]
+
+
+@pytest.mark.parametrize(
+    ("built", "text"),
+    [
+        (
+            weft.select("a.k").from_("a").order_by("a.x DESC NULLS LAST", "1").limit(3),
+            "ORDER BY a.x DESC NULLS LAST, 1 LIMIT 3",
+        ),
+        (
+            weft.select("a.k").from_("a").order_by("k").order_by("length(a.s)").limit(2, offset=4),
+            "ORDER BY k, length(a.s) LIMIT 2 OFFSET 4",
+        ),
+        (weft.select("a.k").from_("a").limit(0), "LIMIT 0"),
+    ],
+)
+def test_a_builder_sorts_as_sql_does(built: Builder, text: str) -> None:
+    """Whoever builds queries could not say in which order rows are wanted, or would get another one."""
+    made = session()
+    assert made.parse(built) == made.parse(f"SELECT a.k FROM a {text}")
+
+
+def test_a_builder_sorts_a_union_as_a_whole() -> None:
+    """The rows of one branch would be sorted, and not those of the union."""
+    made, branch = session(), weft.select("b.k").from_("b")
+    built = weft.select("a.k").from_("a").union_all(branch).order_by("k DESC").limit(1)
+    assert made.parse(built) == made.parse(
+        "SELECT a.k FROM a UNION ALL SELECT b.k FROM b ORDER BY k DESC LIMIT 1"
+    )
+    made.query(built, name="q", sink=weft.to_memory())
+    run = LocalRun(made)
+    run.batch({"a": [{"k": 1, "ts": NOON}, {"k": 5, "ts": NOON}], "b": [{"k": 7, "ts": NOON}]})
+    run.batch({"b": [{"k": 3, "ts": NOON}]})
+    run.end()
+    assert run.results("q").to_pylist() == [{"k": 7}]
+
+
+def test_a_builder_refuses_an_order_where_rows_have_none() -> None:
+    """An order would be dropped without a word, or a wrong number of rows be given."""
+    inner = weft.select("a.k").from_("a").order_by("k")
+    for built in (lambda: session().parse(weft.select("*").from_(inner, alias="d")), lambda: inner.limit(-1)):
+        with pytest.raises(QueryError) as caught:
+            built()
+        assert caught.value.hint
+    with pytest.raises(SqlError, match="cannot make sense"):
+        inner.order_by("k DESC x")
+    with pytest.raises(QueryError, match="takes a text"):
+        inner.order_by(1)  # type: ignore[arg-type]
