@@ -123,6 +123,7 @@ LITERALS: dict[str, st.SearchStrategy[Literal]] = {
     "timestamp": st.datetimes(datetime(1, 1, 1)).map(literal),
     "interval": intervals.map(literal),
     "bits": st.sampled_from((224, 256)).map(literal),
+    "path": st.sampled_from(("$", "$.a", "$.a[0]['b c']")).map(literal),
     "format": st.sampled_from(("yyyy-MM-dd", "d.M.yy HH:mm", "''at'' h a", "yyyyMMdd HHmmss.SSS")).map(
         literal
     ),
@@ -170,6 +171,7 @@ SIGNATURES: dict[str, list[tuple[str, tuple[str, ...]]]] = {
         ("hex", ("string",)),
         ("date_format", ("time", "format")),
         ("sha2", ("string", "bits")),
+        ("get_json_object", ("string", "path")),
         ("regexp_extract", ("string", "string")),
         ("regexp_replace", ("string", "string", "string")),
     ],
@@ -231,14 +233,16 @@ for _entry in FUNCTIONS.values():
 # What becomes another expression when it is bound, what takes the name of a unit, and what has values inside, which
 # `tests/unit/sql/test_inside.py` prints and reads.
 OTHERWISE = {name for name, entry in FUNCTIONS.items() if entry.rewritten} | {"timestampadd", "timestampdiff"}
-OTHERWISE |= {"array", "named_struct", ".", "[]"} | {entry.name for entry in SECTIONS["Functions of lists"]}
+OTHERWISE |= {"array", "named_struct", ".", "[]", "json_object_keys"} | {
+    entry.name for entry in SECTIONS["Functions of lists"]
+}
 UNTESTED = set(FUNCTIONS) - OTHERWISE - {name for rows in SIGNATURES.values() for name, _ in rows}
 
 
 @st.composite
 def leaves(draw: st.DrawFn, inputs: Sequence[Input], kind: str) -> Expr:
     """A column of the kind, or a constant."""
-    if kind in ("format", "bits"):
+    if kind in ("format", "bits", "path"):
         return draw(LITERALS[kind])
     columns = [column for input_ in inputs for column in input_.columns if column.type.name in KINDS[kind]]
     luck = draw(st.integers(0, 80))
@@ -250,7 +254,7 @@ def leaves(draw: st.DrawFn, inputs: Sequence[Input], kind: str) -> Expr:
 @st.composite
 def expressions(draw: st.DrawFn, inputs: Sequence[Input], kind: str, depth: int = 4) -> Expr:
     """A typed expression over the inputs, at most so deep."""
-    if depth <= 1 or kind in ("format", "bits") or not draw(st.integers(0, 3)):
+    if depth <= 1 or kind in ("format", "bits", "path") or not draw(st.integers(0, 3)):
         return draw(leaves(inputs, kind))
     function, kinds = draw(st.sampled_from([*SIGNATURES[kind], ("cast", ())]))
     try:

@@ -182,6 +182,55 @@ MOMENTS = [
         "0000-001",
     ),
 ]
+JSON = [
+    *(
+        '{"a": 1, "b": {"c": [1, 2, "x"]}, "d": null}',
+        "[1, 2, 3]",
+        "{bad",
+        "",
+        " ",
+        "null",
+        "[null, 1]",
+        "{}",
+    ),
+    *("[]", "[ ]", "{ }", '"text"', "'text'", "1.50", "-0", "[-0, -0.0, 1e3, 1.0E-7, 12345678.5]", "1e400"),
+    *("[1e400, -1e400]", "01", "-", "1.", "true", "[true, false]", "truex", '{"a": 1} rest', "[1, 2] rest"),
+    *('{"a": null, "a": 2}', '{"a": 1, "a": 2}', '{"a": 1, "b": }', '{"a": [1, {"b": 2}]}', "[1,]", "[,1]"),
+    *("{'a': 'x\"y', \"b\": '\\''}", '{"a": "\\u00e9\\ud83d\\ude00\\n\\/\\b"}', '{"a": "x\ny\tz"}'),
+    *(
+        '["x\ny\u0001", "\\u00e9\\u001f"]',
+        '{"\\u00e9": 1}',
+        '{"é": {"a": "名"}}',
+        '{"a b": 7}',
+        "[[1, [2]], [3]]",
+    ),
+    *('{"a": {"b": {"c": 1}, "c": 2}, "c": 3}', '{"b": 1, "b": {"c": 9}}', '[{"a": 1}, {"a": 2}]', '{"a" 1}'),
+    *(
+        '{"a": [{"b": "q"}, "r"], "b": {"c": {}}}',
+        '{"a": "unclosed',
+        '{"a": "\\x"}',
+        "[1 2]",
+        "9" * 25,
+        "{a: 1}",
+    ),
+    *(
+        '{"a": "\\ud83d"}',
+        '{"a": "x\\ude00y"}',
+        '["\\ud83d", "\\ud83d\\ud83d\\ude00", "\\ude00\\ud83d"]',
+        '{"\\ud83d": 1}',
+    ),
+    *(
+        '{"a": ["\\ude00", 1], "b": {"c": "\\uD83D\\n"}}',
+        '[1, "\\ud83d\\u0041"]',
+        '{"a": {"b": 1, "\\ude00": "é"}}',
+    ),
+    *(
+        '["\U0001f600", {"\U0001f600": 1}]',
+        '{"a": "\U0001f600"}',
+        "[" * 1001 + "]" * 1001,
+        "[" * 999 + "]" * 999,
+    ),
+]
 SMALL = [-3, -1, 0, 1, 2, 3, 5, 8, None]
 
 WRITTEN = (
@@ -455,6 +504,26 @@ FORMS: dict[str, tuple[str, ...]] = {
     "crc32": ("crc32({string})", "crc32({binary})"),
     "base64": ("base64({string})", "base64({binary})"),
     "flatten": ("flatten({deep})",),
+    "get_json_object": tuple(
+        f"get_json_object({{json}}, '{path}')"
+        for path in (
+            "$",
+            "$.a",
+            "$.b.c",
+            "$[0]",
+            "$[1]",
+            "$.a[1]",
+            "$.a[0].b",
+            "$[0][1]",
+            "$.é",
+            "$.a b",
+            "$.b",
+            "$. b[ 2]",
+            "$ [\\'b\\'].c[1]",
+        )
+    ),
+    "json_array_length": ("json_array_length({json})",),
+    "json_object_keys": ("json_object_keys({json})",),
     "levenshtein": ("levenshtein({string}, {string})",),
 }
 
@@ -485,8 +554,8 @@ class Drawn:
 def table(random: Random, rows: int = ROWS) -> tuple[pa.Table, Schema]:
     """Columns of every type with values at its edges, some of them NULL; three of each type."""
     columns, fields = {}, []
-    for kind, pool in (*POOLS.items(), ("small", SMALL), ("moment", MOMENTS)):
-        type_ = parse_type({"small": "int", "moment": "string"}.get(kind, kind))
+    for kind, pool in (*POOLS.items(), ("small", SMALL), ("moment", MOMENTS), ("json", JSON)):
+        type_ = parse_type({"small": "int", "moment": "string", "json": "string"}.get(kind, kind))
         for place in range(3):
             name = f"{re.sub(r'[^a-z0-9]', '_', kind)}_{place}"
             drawn = [None if random.random() < 0.06 else random.choice(pool) for _ in range(rows)]
@@ -530,7 +599,7 @@ def _type_name(type_: str) -> str:
 def _filled(random: Random, form: str) -> str:
     def column(match: re.Match[str]) -> str:
         kind = random.choice(TAKEN.get(match[1], (match[1],)))
-        kind = match[1] if match[1] in ("small", "moment") else kind
+        kind = match[1] if match[1] in ("small", "moment", "json") else kind
         return f"{re.sub(r'[^a-z0-9]', '_', kind)}_{random.randrange(3)}"
 
     return re.sub(r"\{([a-z]+(?:\(\d+,\d+\))?)\}", column, form)

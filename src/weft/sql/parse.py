@@ -91,7 +91,7 @@ class WeftSql(Spark):
     Parser = WeftParser
 
     def to_json_path(self, path: exp.Expr | None) -> exp.Expr | None:
-        """Leave paths into JSON alone: they are refused, and reading them could log."""
+        """Leave paths into JSON alone: `get_json_object` reads them itself, and sqlglot could log."""
         return path
 
 

@@ -23,7 +23,7 @@ from weft.bucket.words import flatten
 from weft.errors import PlanError, nearest
 from weft.kernels.expr import arithmetic, casts, grid_cells, logic, texts
 from weft.kernels.expr.arrow import arrow_type
-from weft.kernels.expr.builtin import formats, hashes, lists, nested, numbers, times
+from weft.kernels.expr.builtin import formats, hashes, json, lists, nested, numbers, times
 from weft.kernels.expr.builtin import texts as more_texts
 from weft.kernels.expr.datum import ColumnFunction, as_array, as_type, constant
 from weft.kernels.expr.user_functions import call_user, count_checked
@@ -46,6 +46,7 @@ _FUNCTIONS: dict[str, ColumnFunction] = {
     **nested.FUNCTIONS,
     **lists.FUNCTIONS,
     **hashes.FUNCTIONS,
+    **json.FUNCTIONS,
     **numbers.FUNCTIONS,
     **grid_cells.FUNCTIONS,
     "cast": casts.cast,

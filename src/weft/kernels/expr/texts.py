@@ -26,7 +26,6 @@ from weft.bucket.compiled import Array, Bytes, Longs
 from weft.bucket.memory import fresh, zeros
 from weft.bucket.words import text_buffers
 from weft.errors import FunctionError
-from weft.kernels.expr import text_kernels
 from weft.kernels.expr.datum import (
     ColumnFunction,
     as_array,
@@ -36,6 +35,7 @@ from weft.kernels.expr.datum import (
     valid_rows,
     with_nulls,
 )
+from weft.kernels.expr.loops import text_kernels
 
 __all__ = ["FUNCTIONS", "LIMITS", "built", "check_sizes", "from_pieces", "text_parts"]
 

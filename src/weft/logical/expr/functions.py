@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from weft.errors import QueryError
 from weft.logical.expr.builtin.entry import Function
 from weft.logical.expr.builtin.hashes import HASHES
+from weft.logical.expr.builtin.json import JSON
 from weft.logical.expr.builtin.lists import LISTS
 from weft.logical.expr.builtin.nested import NESTED
 from weft.logical.expr.builtin.numbers import BITS, NUMBERS
@@ -32,6 +33,7 @@ SECTIONS: dict[str, tuple[Function, ...]] = {
     "Texts": TEXTS,
     "Patterns": PATTERNS,
     "Digests": HASHES,
+    "JSON": JSON,
     "Dates and times": TIMES,
     "Lists, maps and structs": NESTED,
     "Functions of lists": LISTS,

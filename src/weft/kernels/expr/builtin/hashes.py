@@ -11,8 +11,8 @@ import pyarrow as pa
 from weft.bucket.compiled import Longs
 from weft.bucket.memory import fresh, zeros
 from weft.bucket.words import text_buffers
-from weft.kernels.expr.builtin import hash_loops, text_loops
 from weft.kernels.expr.datum import ColumnFunction, constant_of, null_unless, valid_rows, with_nulls
+from weft.kernels.expr.loops import hash_loops, text_loops
 from weft.kernels.expr.texts import built, check_sizes
 
 __all__ = ["FUNCTIONS"]

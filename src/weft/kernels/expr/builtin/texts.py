@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from weft.bucket.compiled import Array
 from weft.bucket.memory import fresh, zeros
 from weft.bucket.words import text_buffers
-from weft.kernels.expr.builtin import text_loops
 from weft.kernels.expr.datum import (
     ColumnFunction,
     as_type,
@@ -27,6 +26,7 @@ from weft.kernels.expr.datum import (
     valid_rows,
     with_nulls,
 )
+from weft.kernels.expr.loops import text_loops
 from weft.kernels.expr.texts import FUNCTIONS as TEXTS
 from weft.kernels.expr.texts import built, check_sizes, from_pieces, text_parts
 from weft.logical.expr.builtin.patterns import extracting, matching, replacement, translated
