@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from unittest.mock import patch
+from types import FrameType
 
 import numpy as np
 import pyarrow as pa
+from benchmarks._calls import timing
 from numpy.typing import NDArray
 from tests.local_runner import LocalRunner
 
@@ -237,13 +238,11 @@ class _Clocked:
 @contextmanager
 def _watching(done: dict[str, float]) -> Iterator[None]:
     """A context in which it is noted when the tuples of each input have been stored, which comes after its probes."""
-    add = PartitionState.add
 
-    def noted(self: PartitionState, plan: object, start: str, run: object) -> None:
-        done[start] = time.process_time()
-        add(self, plan, start, run)  # type: ignore[arg-type]
+    def note(_: str, frame: FrameType) -> None:
+        done[frame.f_locals["start"]] = time.process_time()
 
-    with patch.object(PartitionState, "add", noted):
+    with timing({"store": PartitionState.add}, note):
         yield
 
 

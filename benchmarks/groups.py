@@ -15,14 +15,12 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
 from random import Random
 from typing import Any
-from unittest import mock
 
 from benchmarks._ajoin import (
     ATR_MAX,
@@ -88,27 +86,26 @@ def run_groups(task: GroupsTask) -> dict[str, Any]:
         (incoming / name).mkdir(parents=True)
     sinks = {name: make_sink("count", "") for name in task.queries}
     names = list(task.queries)
-    with _grouped(task):
-        session = _session(task, incoming)
-        for name in names[: task.first]:
+    session = _session(task, incoming)
+    for name in names[: task.first]:
+        session.query(task.queries[name], name=name, sink=sinks[name])
+    session.start()
+    say(f"{task.contender}: started")
+    _arrive(task, incoming, slice(None, task.first_files))
+    session.process_all_available()
+    file = task.first_files
+    for place in range(task.first, len(names), task.each):
+        for name in names[place : place + task.each]:
             session.query(task.queries[name], name=name, sink=sinks[name])
-        session.start()
-        say(f"{task.contender}: started")
-        _arrive(task, incoming, slice(None, task.first_files))
+        _arrive(task, incoming, slice(file, file + 1))
         session.process_all_available()
-        file = task.first_files
-        for place in range(task.first, len(names), task.each):
-            for name in names[place : place + task.each]:
-                session.query(task.queries[name], name=name, sink=sinks[name])
-            _arrive(task, incoming, slice(file, file + 1))
-            session.process_all_available()
-            file += 1
-        say(f"{task.contender}: all queries are there")
-        _arrive(task, incoming, slice(file, None))
-        session.process_all_available()
-        say(f"{task.contender}: {len(weft_batches(session))} batches done")
-        found = _figures(task, session)
-        session.stop()
+        file += 1
+    say(f"{task.contender}: all queries are there")
+    _arrive(task, incoming, slice(file, None))
+    session.process_all_available()
+    say(f"{task.contender}: {len(weft_batches(session))} batches done")
+    found = _figures(task, session)
+    session.stop()
     return {**found, "results": {name: int(sinks[name].count()) for name in names[: task.first]}}
 
 
@@ -118,7 +115,7 @@ def _session(task: GroupsTask, incoming: Path) -> weft.Session:
         checkpoint=str(Path(task.work, "checkpoint")),
         master=f"local[{task.cores}]",
         statistics=weft.Statistics(dict.fromkeys(task.streams, known)),
-        options=weft.Options(partitions=task.cores, group=task.contender != "none"),
+        options=weft.Options(partitions=task.cores, group=_group_option(task)),
         adapt="auto" if task.contender == "revised" else "off",
         adaptation=weft.Adaptation(epoch_batches=task.epoch, epoch_seconds=0.0),
     )
@@ -128,21 +125,8 @@ def _session(task: GroupsTask, incoming: Path) -> weft.Session:
     return session
 
 
-@contextmanager
-def _grouped(task: GroupsTask) -> Iterator[None]:
-    """Let the planner form its groups by itself, or those that it is told; no user can tell them, so it is patched."""
-    if task.contender != "known":
-        yield
-        return
-
-    def groups(queries: Mapping[str, object], *_: object, **__: object) -> dict[str, str]:
-        return {name: task.groups.get(name, "") for name in queries}
-
-    with (
-        mock.patch("weft.adapting.planner.assigned_groups", groups),
-        mock.patch("weft.adapting.planner.separate_groups", groups),
-    ):
-        yield
+def _group_option(task: GroupsTask) -> bool | dict[str, str]:
+    return task.groups if task.contender == "known" else task.contender != "none"
 
 
 def _arrive(task: GroupsTask, incoming: Path, which: slice) -> None:

@@ -10,83 +10,51 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
+from benchmarks._calls import timing
 from benchmarks._data import SCHEMA, Shape, write_streams
 from benchmarks._harness import make_console, make_parser, make_table
 from benchmarks._joins import JOINS, KEYS, RATE, Join
 from benchmarks._progress import wait_for_weft
 
 import weft
-from weft.runtime.hop import interpret as probing
-from weft.runtime.hop import projection
-from weft.runtime.hop.latency import LatencyCounts
-from weft.runtime.loop import loop
-from weft.runtime.loop.batch import committer as committing
-from weft.runtime.task import hop_run, worker
+from weft.runtime.hop.latency import LatencyCounts, found_ages, product_ages, tuple_ages
+from weft.runtime.loop.batch.finished_batch import with_latencies
+from weft.runtime.task.tuple_ages import ages_of_inputs, ages_of_rows, batch_ages
 
-# Where the functions are called that do nothing but measure latency; none of them calls another of them.
-_MEASURING: tuple[tuple[Any, str], ...] = (
-    (projection, "found_ages"),
-    (projection, "tuple_ages"),
-    (probing, "tuple_ages"),
-    (LatencyCounts, "add"),
-    (LatencyCounts, "add_repeated"),
-    (LatencyCounts, "add_shared"),
-    (LatencyCounts, "latencies"),
-    (worker, "ages_of_rows"),
-    (hop_run, "batch_ages"),
-    (loop, "ages_of_inputs"),
-    (committing, "with_latencies"),
+# The functions that do nothing but measure latency.
+_MEASURING: tuple[Callable[..., Any], ...] = (
+    found_ages,
+    tuple_ages,
+    product_ages,
+    LatencyCounts.add,
+    LatencyCounts.add_repeated,
+    LatencyCounts.add_counted,
+    LatencyCounts.add_closed,
+    LatencyCounts.add_shared,
+    LatencyCounts.latencies,
+    ages_of_rows,
+    batch_ages,
+    ages_of_inputs,
+    with_latencies,
 )
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Cost:
     """The seconds of the processor that measuring took, by function, and that the process took in all."""
 
-    measuring: dict[str, float] = field(default_factory=dict)
-    whole: float = 0.0
+    measuring: Mapping[str, float]
+    whole: float
 
     @property
     def part(self) -> float:
         """The part of measuring."""
         return sum(self.measuring.values()) / self.whole
-
-    def timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The same function, which adds its seconds."""
-
-        def call(*given: Any, **named: Any) -> Any:
-            began = time.thread_time()
-            try:
-                return function(*given, **named)
-            finally:
-                self.measuring[name] = self.measuring.get(name, 0.0) + time.thread_time() - began
-
-        return call
-
-
-@contextmanager
-def costs() -> Iterator[Cost]:
-    """While it is used, everything that measures latency is timed."""
-    found, patches = Cost(), []
-    for place, name in _MEASURING:
-        what = f"{getattr(place, '__name__', '').rpartition('.')[2]}.{name}"
-        patches.append(patch.object(place, name, found.timed(what, getattr(place, name))))
-    for one in patches:
-        one.start()
-    began = time.process_time()
-    try:
-        yield found
-    finally:
-        found.whole = time.process_time() - began
-        for one in patches:
-            one.stop()
 
 
 def run(join: Join, folder: Path, rows: int, batch: int) -> tuple[Cost, int]:
@@ -103,12 +71,14 @@ def run(join: Join, folder: Path, rows: int, batch: int) -> tuple[Cost, int]:
         source = weft.files("parquet", str(folder / "in" / name), schema=SCHEMA, max_files_per_batch=1)
         session.stream(name, source, event_time="ts")
     session.query(join.weft_sql(), name=join.name, sink=weft.to_parquet(folder / "out"))
-    with costs() as found:
+    began = time.process_time()
+    with timing({function.__qualname__: function for function in _MEASURING}) as calls:
         session.start(available_now=True)
         wait_for_weft(session, join.name)
+    whole = time.process_time() - began
     results = sum(one.results for one in session.progress[join.name])
     session.stop()
-    return found, results
+    return Cost(dict(calls.seconds), whole), results
 
 
 def main(arguments: list[str]) -> int:

@@ -1,55 +1,58 @@
 """What it costs to read a row, by stage, until it is on its way to its partition: `weft bench reading`.
 
 Guarantees: the task that reads is the one that runs in a session (`runtime/task/worker.py`), over Parquet files of five
-columns: two keys, the time, two payloads. It is given the same file again and again; a stage's figure is the time that
-its thread had the processor, without the stages inside it, in the best of the repetitions. Beside it stands what Arrow
-alone takes to decode the same columns of the same file. Three kinds of rows are read: numbers; numbers of which a
-filter keeps a half; and rows whose key and filter are texts.
+columns: two keys, the time, two payloads. It reads one file a batch; a stage's figure is the time that its thread had
+the processor, without the stages inside it, in the best of the batches. Beside it stands what Arrow alone takes to
+decode the same columns of one of the files. Three kinds of rows are read: numbers; numbers of which a filter keeps a
+half; and rows whose key and filter are texts.
 """
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from types import FrameType
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from benchmarks._calls import timing
 from benchmarks._harness import conclude, make_console, make_parser, make_table, some_of
 from benchmarks._progress import wait_for_weft
 
 import weft
-from weft.connectors.files import source
+from weft.connectors.files.parts import read_part
 from weft.connectors.formats import parquet
+from weft.kernels.route.partition import group
 from weft.runtime.hop import admission
+from weft.runtime.hop.routing import send
 from weft.runtime.local import LocalExecutor
-from weft.runtime.output import outlet
-from weft.runtime.task import worker
-from weft.runtime.wire import exchange
+from weft.runtime.task.tuple_ages import ages_of_rows
+from weft.runtime.task.worker import read_task
+from weft.runtime.wire.exchange import Exchange
 
 TARGET = 150  # nanoseconds of one core to read, filter and route a row of numbers
 SECOND = 1_000_000
 
-# Where stages begin, and what they are called; each is timed without those inside it.
-_STAGES: tuple[tuple[Any, str, str], ...] = (
-    (source, "read_part", "file into memory"),
-    (parquet, "_decode", "decode"),
-    (parquet, "decode_table", "check types and times"),
-    (worker, "ages_of_rows", "ages"),
-    (worker, "admit", "admit"),
-    (admission, "sample_values", "sample"),
-    (admission, "_wanted", "filter"),
-    (admission, "send", "partition"),
-    (outlet, "group", "group and gather"),
-    (exchange.Exchange, "pack", "pack"),
-)
+# What stages are called, and the function of each; each is timed without those inside it.
+_STAGES: dict[str, Callable[..., Any]] = {
+    "file into memory": read_part,
+    "decode": parquet._decode,
+    "check types and times": parquet.decode_table,
+    "ages": ages_of_rows,
+    "admit": admission.admit,
+    "sample": admission.sample_values,
+    "filter": admission._wanted,
+    "partition": send,
+    "group and gather": group,
+    "pack": Exchange.pack,
+    "the rest": read_task,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +73,12 @@ KINDS = {
 }
 
 
-def write_file(file: Path, kind: str, rows: int, seed: int) -> None:
-    """Write a file of one row group."""
-    random = np.random.default_rng(seed)
-    times = pa.array(1_700_000_000 * SECOND + np.arange(rows) * 10).cast(pa.timestamp("us", "UTC"))
+def write_file(file: Path, kind: str, rows: int, number: int) -> None:
+    """Write a file of one row group, whose times come after those of the files with lower numbers."""
+    random = np.random.default_rng(number)
+    times = pa.array(1_700_000_000 * SECOND + (np.arange(rows) + number * rows) * 10).cast(
+        pa.timestamp("us", "UTC")
+    )
     columns: dict[str, Any] = {
         "ts": times,
         "n": np.arange(rows),
@@ -90,56 +95,8 @@ def write_file(file: Path, kind: str, rows: int, seed: int) -> None:
     pq.write_table(pa.table(columns), file)
 
 
-@dataclass
-class Stages:
-    """The seconds of the processor that each stage took, without those inside it."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-    inside: list[float] = field(default_factory=list)
-
-    def timed(self, stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The same function, which adds its seconds."""
-
-        def call(*given: Any, **named: Any) -> Any:
-            began = time.thread_time()
-            self.inside.append(0.0)
-            try:
-                return function(*given, **named)
-            finally:
-                spent, nested = time.thread_time() - began, self.inside.pop()
-                self.seconds[stage] = self.seconds.get(stage, 0.0) + spent - nested
-                if self.inside:
-                    self.inside[-1] += spent
-
-        return call
-
-
-@contextmanager
-def stages() -> Iterator[Stages]:
-    """While it is used, every stage is timed."""
-    found = Stages()
-    patches = [
-        patch.object(place, name, found.timed(stage, getattr(place, name))) for place, name, stage in _STAGES
-    ]
-    for each in patches:
-        each.start()
-    try:
-        yield found
-    finally:
-        for each in patches:
-            each.stop()
-
-
-def capture(folder: Path, kind: Kind, cores: int) -> list[tuple[Any, Any]]:
-    """Run a session over the files, and give the jobs and pieces of the batches that had input."""
-    jobs: list[tuple[Any, Any]] = []
-    run = LocalExecutor.run
-
-    def noting(self: LocalExecutor, job: Any, pieces: Any, hops: int) -> Any:
-        if not job.boundary and any(pieces):
-            jobs.append((job, pieces))
-        return run(self, job, pieces, hops)
-
+def read(folder: Path, kind: Kind, cores: int) -> list[dict[str, float]]:
+    """Run a session over the files, one a batch, and give the seconds that each batch took to read, by stage."""
     session = weft.Session(
         checkpoint=folder / "checkpoint",
         execution="local",
@@ -147,8 +104,10 @@ def capture(folder: Path, kind: Kind, cores: int) -> list[tuple[Any, Any]]:
         options=weft.Options(partitions=2 * cores),
     )
     for name in "ab":
-        files = weft.files("parquet", str(folder / "in" / name), schema=kind.schema)
-        session.stream(name, files, event_time="ts")
+        path = str(folder / "in" / name)
+        session.stream(
+            name, weft.files("parquet", path, schema=kind.schema, max_files_per_batch=1), event_time="ts"
+        )
     where = f" AND {kind.where}" if kind.where else ""
     first, second = kind.schema.split()[0], kind.schema.split()[2]
     shown = f"a.n AS x, b.n AS y, a.price AS p, a.{second} AS q, a.{first} AS r"
@@ -156,46 +115,42 @@ def capture(folder: Path, kind: Kind, cores: int) -> list[tuple[Any, Any]]:
         f"SELECT {shown} FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.{kind.key} = b.{kind.key}{where}"
     )
     session.query(sql, name="pair", sink=weft.to_count())
-    with patch.object(LocalExecutor, "run", noting):
+    batches: list[dict[str, float]] = []
+
+    def begin_batch(stage: str, _: FrameType) -> None:
+        if stage == "a batch":
+            batches.append(dict(calls.seconds))
+
+    with timing({**_STAGES, "a batch": LocalExecutor.run}, begin_batch) as calls:
         session.start(available_now=True)
         wait_for_weft(session, "pair")
     session.stop()
-    return jobs
+    return [_since(now, before) for before, now in pairwise([*batches, dict(calls.seconds)])]
+
+
+def _since(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
+    """What each stage of reading took between two moments, and all of them."""
+    found = {stage: now.get(stage, 0.0) - before.get(stage, 0.0) for stage in _STAGES}
+    return {**found, "in all": sum(found.values())}
 
 
 def measure(folder: Path, name: str, rows: int, repeat: int, cores: int) -> dict[str, float]:
-    """Nanoseconds a row by stage, and in all; and what Arrow alone takes."""
-    for place, stream in enumerate("ab"):
-        count = rows if stream == "a" else 1_000
-        write_file(folder / "in" / stream / "0.parquet", name, count, place)
-    file = folder / "in" / "a" / "0.parquet"
-    alone = min(_seconds(lambda: _decode_alone(file)) for _ in range(repeat))
-    jobs = capture(folder, KINDS[name], cores)
-    job, mine = next(
-        (job, [piece for piece in pieces[0] if piece[0] == "a"])
-        for job, pieces in jobs
-        if any(piece[0] == "a" for piece in pieces[0])
-    )
-    best: dict[str, float] = {}
-    for _ in range(repeat):
-        with stages() as found:
-            spent = _seconds(lambda: _drain(job, mine))
-        found.seconds["the rest"] = spent - sum(found.seconds.values())
-        found.seconds["in all"] = spent
-        for stage, seconds in found.seconds.items():
-            best[stage] = min(seconds, best.get(stage, seconds))
+    """Nanoseconds a row by stage, and in all; and what Arrow alone takes.
+
+    Only the first batch has rows of the other stream, and is left out.
+    """
+    write_file(folder / "in" / "b" / "0.parquet", name, 1_000, 0)
+    for file in range(repeat + 1):
+        write_file(folder / "in" / "a" / f"{file}.parquet", name, rows, file)
+    alone = min(_seconds(lambda: _decode_alone(folder / "in" / "a" / "0.parquet")) for _ in range(repeat))
+    batches = [batch for batch in read(folder, KINDS[name], cores)[1:] if batch["decode"]]
+    best = {stage: min(batch[stage] for batch in batches) for stage in (*_STAGES, "in all")}
     best["Arrow alone"] = alone
     return {stage: seconds / rows * 1e9 for stage, seconds in best.items()}
 
 
 def _decode_alone(file: Path) -> Any:
     return pq.ParquetFile(pa.BufferReader(file.read_bytes())).read(use_threads=False)
-
-
-def _drain(job: Any, pieces: Any) -> None:
-    for message in worker.read_task(job, 0, pieces):
-        if not message.is_report and "\tfile\t" in message.target:
-            os.unlink(message.data.to_pybytes().decode().partition("\n")[0])
 
 
 def _seconds(function: Callable[[], Any]) -> float:
@@ -208,7 +163,7 @@ def main(arguments: list[str]) -> int:
     """Print the table and the verdict."""
     parser = make_parser("reading", __doc__, "cores json strict")
     parser.add_argument("--rows", type=int, default=400_000, help="rows of the file (%(default)s)")
-    parser.add_argument("--repeat", type=int, default=15, help="how often it is read (%(default)s)")
+    parser.add_argument("--repeat", type=int, default=15, help="how many files are read (%(default)s)")
     names = tuple(KINDS)
     parser.add_argument(
         "--kinds", type=some_of(names), default=list(names), help=f"some of {','.join(names)}"
@@ -220,8 +175,7 @@ def main(arguments: list[str]) -> int:
             figures[name] = measure(Path(folder), name, options.rows, options.repeat, options.cores)
     heads = ("nanoseconds of one core a row", *figures)
     table = make_table("from a Parquet file to the partitions", heads)
-    shown = dict.fromkeys(stage for _, _, stage in _STAGES)
-    for stage in (*shown, "the rest", "in all", "Arrow alone"):
+    for stage in (*_STAGES, "in all", "Arrow alone"):
         table.add_row(stage, *(f"{kind.get(stage, 0.0):.0f}" for kind in figures.values()))
     console = make_console()
     console.print(table)

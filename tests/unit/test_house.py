@@ -116,3 +116,10 @@ def test_private_words_are_in_the_glossary() -> None:
         if word not in known and word.removesuffix("s") not in known and word.removesuffix("es") not in known
     }
     assert missing == {}
+
+
+def test_benchmarks_leave_the_engine_as_it_is() -> None:
+    """A figure of an engine of which a part was replaced is not a figure of the engine."""
+    files = (ROOT / "benchmarks").rglob("*.py")
+    replacing = re.compile(r"\bmock\b|monkeypatch|patch\.object")
+    assert [file.name for file in files if replacing.search(file.read_text(encoding="utf-8"))] == []

@@ -323,3 +323,15 @@ def test_a_catalog_refuses_a_query_with_the_name_of_a_stream() -> None:
     assert found.catalog.find_query("q") is None
     with pytest.raises(weft.WeftError, match="a stream and a query are called 'v'"):
         found.catalog.with_queries({"V": query})
+
+
+def test_queries_are_in_the_groups_that_are_told() -> None:
+    """Someone who knows which queries lose by sharing keeps them apart, also when queries come later."""
+    told = {"q0": "left", "q1": "right", "q2": "left"}
+    planner = Planner(weft.Options(partitions=2, group=told))
+    wanted = requests("v.x > 1", "v.x < 1", "v.x > 2", "v.x > 3")
+    start = planner.start_plan({name: wanted[name] for name in ("q0", "q1")}, NOTHING)
+    assert groups_of(start.plan) == {"q0": "left", "q1": "right"}
+    assert groups_of(planner.start_plan(wanted, NOTHING).plan) == {**told, "q3": ""}
+    with pytest.raises(weft.WeftError, match="group cannot be"):
+        weft.Options(group={"q0": 1})  # type: ignore[dict-item]

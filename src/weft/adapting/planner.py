@@ -80,11 +80,11 @@ class GroupQuestion:
         """The group of every query, and whether running queries change theirs.
 
         With ``revise``, better groups are looked for, beginning with those there are; with ``afresh``, from nothing.
-        Users who want no sharing have a group for every query, and those who want no groups a single one.
+        Users may say in their options which queries are in a group.
         """
         stay = self._staying()
-        if not self.options.share or not self.options.group:
-            told = {name: "" if self.options.share else name for name in self.queries}
+        told = self.options.told_groups(self.queries)
+        if told is not None:
             return told, any(told[name] != group for name, group in stay.items())
         overlap = self._overlap()
         given = (self.queries, stay, overlap, self.statistics)

@@ -6,6 +6,7 @@ determine the space, so the same question always has the same answer. Strategies
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -45,7 +46,8 @@ class Options:
     What is done to save work can be switched off, to see what it is worth: without ``share`` every query has stores and
     probes of its own, without ``group`` all queries share what they can whatever their filters have in common,
     without ``reorder`` stores are probed in the order of their inputs' names, as far as conditions lead there, and
-    without ``replicate`` no store is kept whole in every partition where it can be divided among them.
+    without ``replicate`` no store is kept whole in every partition where it can be divided among them. Those who know
+    which queries lose by sharing give ``group`` as their groups by name; queries not named there are one group.
     """
 
     strategy: str = "auto"
@@ -60,7 +62,9 @@ class Options:
     )
     most_inputs: int = 32  # the most inputs that a query may join
     share: bool = True  # whether queries have stores and probes in common
-    group: bool = True  # whether queries that lose by sharing are kept apart
+    group: bool | Mapping[str, str] = (
+        True  # whether queries that lose by sharing are kept apart, or their groups
+    )
     reorder: bool = True  # whether probe orders are chosen by cost
     replicate: bool = True  # whether stores may be kept in every partition
 
@@ -78,6 +82,14 @@ class Options:
             raise ConfigError(f"planning_seconds is {self.planning_seconds}", hint="use 0 or more")
         if self.most_inputs < 1:
             raise ConfigError(f"most_inputs is {self.most_inputs}", hint="use 1 or more")
+
+    def told_groups(self, names: Iterable[str]) -> dict[str, str] | None:
+        """The groups of queries of these names, or None where the planner forms groups."""
+        if not self.share:
+            return {name: name for name in names}
+        if self.group is True:
+            return None
+        return {name: self.group.get(name, "") if self.group else "" for name in names}
 
 
 def check_inputs(query: Query, options: Options) -> None:
