@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product as combinations
@@ -19,6 +20,7 @@ from weft.bucket.bucket import build
 from weft.bucket.index import by_hash
 from weft.kernels.probe.equality import equal_ranges, in_order
 from weft.kernels.probe.factors import Factor, FactorisedMatches, RangeColumn
+from weft.kernels.probe.occurrences import occurrences
 from weft.kernels.probe.ranges import Window
 from weft.runtime.hop import counting, search
 
@@ -91,6 +93,23 @@ def test_counts_of_factors_are_those_of_all_combinations(seed: int) -> None:
     assert drawn.matches.counts().tolist() == expected
     portions = list(drawn.matches.products(portion=rng.choice((1, 3, 100))))
     assert sum(int(one.multiplicities().sum()) for one in portions) == sum(expected)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_tuple_occurs_in_as_many_matches_as_there_are_with_it(seed: int) -> None:
+    """A sum over a join that is never made would weigh values with numbers that are not theirs."""
+    drawn = _draw(Random(seed))
+    found = occurrences(drawn.matches)
+    assert found.probe.tolist() == list(map(len, drawn.expected))
+    for number, (rows, columns) in enumerate(zip(drawn.stores, found.stored, strict=True)):
+        runs = [column.run for column in drawn.matches.factors[number].columns]
+        seen = Counter(rows[match[number]] for matches in drawn.expected for match in matches)
+        weighed = Counter[tuple[int, int]]()
+        for run, counts in zip(runs, columns, strict=True):
+            keys, times = (run.batch.column(name).to_pylist() for name in "kt")
+            for key, time, count in zip(keys, times, counts.tolist(), strict=True):
+                weighed[key, time] += count
+        assert +weighed == seen
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -11,7 +11,7 @@ of windows that overlap is aggregated once; what comes of it is then copied into
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import Any
@@ -24,6 +24,7 @@ from weft.bucket.columns import longs
 from weft.bucket.compiled import Longs
 from weft.bucket.words import flatten
 from weft.kernels.groups.numbering import Groups, group_hashes, normal_key, number_groups
+from weft.kernels.groups.repeated import repeat_states
 from weft.kernels.groups.states import AggregateState
 
 __all__ = ["CLOSES", "END", "HASH", "START", "PartialGroups", "TimeWindow"]
@@ -59,15 +60,25 @@ class PartialGroups:
     states: Mapping[str, tuple[AggregateState, str | None]]
     ends: Sequence[Sequence[tuple[str, int]]] | None
 
-    def lift(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The partial groups of rows of the join; a row whose time is NULL is in no window."""
+    def lift(
+        self, rows: pa.RecordBatch, repeats: Longs | None = None, of: Collection[str | None] | None = None
+    ) -> pa.RecordBatch:
+        """The partial groups of rows of the join; a row whose time is NULL is in no window.
+
+        ``repeats`` says how often each row is there, at least once; None: once. ``of`` are the arguments whose
+        aggregates the rows add to, None among them for COUNT(*), because others stand for the same rows of the join.
+        """
         if self.window is not None:
             times = flatten(column(rows, self.window.column))
             if times.null_count:
-                rows = rows.filter(times.is_valid())
-        return self._windowed(self._combined(self._of_rows(rows)))
+                valid = times.is_valid()
+                rows = rows.filter(valid)
+                repeats = None if repeats is None else repeats[valid.to_numpy(zero_copy_only=False)]
+        return self._windowed(self._combined(self._of_rows(rows, repeats, of)))
 
-    def _of_rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _of_rows(
+        self, rows: pa.RecordBatch, repeats: Longs | None = None, of: Collection[str | None] | None = None
+    ) -> pa.RecordBatch:
         """Every row as a group of its own."""
         found: dict[str, Any] = {name: normal_key(column(rows, name)) for name in self.keys}
         found = {HASH: pa.array(group_hashes(list(found.values()), rows.num_rows)), **found}
@@ -79,7 +90,12 @@ class PartialGroups:
                 pane = times // self.window.pane * self.window.pane
                 found |= {START: pa.array(pane), END: pa.array(pane)}
         for name, (state, argument) in self.states.items():
-            lifted = state.lift(found[HASH] if argument is None else flatten(column(rows, argument)))
+            values = found[HASH] if argument is None else flatten(column(rows, argument))
+            if of is not None and argument not in of:
+                values = pa.nulls(rows.num_rows, values.type)
+            lifted = state.lift(values)
+            if repeats is not None:
+                lifted = repeat_states(state, lifted, repeats)
             found |= {f"{name}.{suffix}": values for suffix, values in lifted.items()}
         found[CLOSES] = pa.array(np.full(rows.num_rows, FARTHEST))
         return pa.RecordBatch.from_pydict(found)

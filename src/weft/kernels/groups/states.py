@@ -35,7 +35,17 @@ from weft.kernels.groups.exact_sums import (
 )
 from weft.kernels.groups.numbering import Groups, normal_key, number_groups
 
-__all__ = ["AggregateState", "Columns", "state_of"]
+__all__ = [
+    "AggregateState",
+    "Columns",
+    "Dispersion",
+    "Distinct",
+    "Extreme",
+    "FloatSum",
+    "ValueCount",
+    "WholeSum",
+    "state_of",
+]
 
 Columns = dict[str, Any]  # arrays by the suffixes of their names
 

@@ -31,6 +31,7 @@ from weft.plan.schedule import LOCAL
 from weft.runtime.hop.census import count_keys
 from weft.runtime.hop.closing import close_rows
 from weft.runtime.hop.counting import count_for_queries, count_in_chain, count_matches
+from weft.runtime.hop.groups.factorised import gather_factorised
 from weft.runtime.hop.groups.group_hop import run_groups
 from weft.runtime.hop.outcome import HopOptions, Outcome
 from weft.runtime.hop.probe_step import Heaviest, MatchPortion, Probe, prepare
@@ -201,6 +202,8 @@ class Probes:
         self.outcome.tally(rule.edge, probes=probe.tuples)
         if self._counted(rule, ends, probe) if not further else self._counted_in_chain(rule, probe):
             return
+        if self._in_groups(rule, ends, further, probe):
+            return
         for found in probe.portions(self.outcome.options.limits.portion_bytes):
             self.outcome.tally(rule.edge, matches=found.num_rows)
             self._pass_on(found, ends, further)
@@ -244,6 +247,18 @@ class Probes:
         if not all(options.only_counts(end.users) for end in ends):
             return False
         return count_in_chain(rule, ends, probe, chain, self._seen, self.outcome, self._heaviest)
+
+    def _in_groups(
+        self, rule: ProbeRule, ends: Sequence[ResultRule], further: Sequence[str], probe: Probe
+    ) -> bool:
+        """Gather the results of a probe and those that follow it as groups, if they need not be made; else False."""
+        chain = self.program.chains.get(rule.edge, ()) if further else (probe.step,)
+        names = [name for step in chain[1:] for name in step.rule.outputs]
+        ends = [*ends, *(end for name in names if isinstance(end := self.program.rules[name], ResultRule))]
+        if not chain or self.program.sets or len(ends) != 1 or not all(map(self.outcome.options.uses, names)):
+            return False
+        plan = self.program.groups.get(ends[0].users[0])
+        return plan is not None and gather_factorised(plan, probe, chain, self._seen, self.outcome)
 
     def _seen(self, step: Step) -> list[Bucket]:
         return visible_runs(self.program, step.rule, self.state, self.batch_order)

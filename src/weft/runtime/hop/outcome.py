@@ -194,9 +194,17 @@ class Outcome:
     def gather(self, name: str, partials: PartialGroups, rows: pa.RecordBatch) -> None:
         """Take rows of a query whose groups are asked for."""
         if rows.num_rows and name not in self.failed and self.options.wants(name):
-            if name not in self.grouped:
-                self.grouped[name] = GatheredRows(partials, self.options.limits.portion_bytes)
-            self.grouped[name].add(rows)
+            self._gathered(name, partials).add(rows)
+
+    def gather_groups(self, name: str, partials: PartialGroups, groups: pa.RecordBatch) -> None:
+        """Take partial groups of a query whose groups are asked for."""
+        if groups.num_rows and name not in self.failed and self.options.wants(name):
+            self._gathered(name, partials).add_groups(groups)
+
+    def _gathered(self, name: str, partials: PartialGroups) -> GatheredRows:
+        if name not in self.grouped:
+            self.grouped[name] = GatheredRows(partials, self.options.limits.portion_bytes)
+        return self.grouped[name]
 
     def count(self, name: str, rows: int, why: Why = unknown) -> bool:
         """Count so many more results of a query, and return whether they are wanted; a query with too many fails."""

@@ -34,6 +34,8 @@ class GatheredRows:
     def add_groups(self, groups: pa.RecordBatch) -> None:
         """Take partial groups."""
         self._groups.append(groups)
+        if len(self._groups) > MOST:
+            self._lift()
 
     def _lift(self) -> None:
         if self._rows:
