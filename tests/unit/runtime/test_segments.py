@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from weft.runtime.state.partition import LAG, PartitionState
 from weft.runtime.state.partition_manifest import (
     PartitionFile,
     PartitionManifest,
+    Share,
     StoredRun,
     StoreTotals,
     moment_of,
@@ -226,7 +227,10 @@ def test_a_file_that_is_restored_is_read_by_the_process_that_found_it_damaged(tm
 
 def test_a_partition_manifest_goes_through_bytes(tmp_path: Path) -> None:
     """Also to the disk and, flushed, past a death of the machine."""
-    runs = {"a by k": (StoredRun("0-1-f", 0, 10, 0, Bounds(3, 9, None, None)),), "b": ()}
+    whole = StoredRun("0-1-f", 0, 10, 0, Bounds(3, 9, None, None))
+    piece = StoredRun("0-1-f", 0, 10, 0, Bounds(3, 9, 1, 2, 5, 1 << 63), layout="hash(a.k)")
+    part = StoredRun("0-1-f", 0, 10, 0, Bounds(3, 9, 1, 2), Share(0, 7, "{}", "a.t", (4,)), "hash(a.x)")
+    runs = {"a by k": (whole, piece, part, replace(whole, layout="hash(a.k)")), "b": ()}
     manifest = PartitionManifest(4, runs, {"4-1-m": 0, "0-1-f": 64}, ((3, "1-1-x"), (4, "2-1-y")))
     assert PartitionManifest.from_bytes(manifest.to_bytes()) == manifest
     storage = on_disk(tmp_path)

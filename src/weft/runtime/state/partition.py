@@ -180,7 +180,8 @@ class PartitionState:
                 one, written = self.open_segments.packed(run), self.number
             else:
                 one, written = self.open_segments.content(self.partition, run), run.written
-            places.append(StoredRun(name, offset, self.open_segments.length(one), written, run.bounds))
+            length, layout = self.open_segments.length(one), str(run.layout or "")
+            places.append(StoredRun(name, offset, length, written, run.bounds, layout=layout))
             packed.append(one)
             offset += self.open_segments.size(one)
         return places, packed
@@ -199,8 +200,12 @@ class PartitionState:
 
 
 def _rest(run: Run, part: Bucket) -> Run:
-    """What is left of a run, given as the part of it that is open; what is in a segment stays there."""
-    return replace(run, bounds=part.bounds) if isinstance(run, StoredRun) else part
+    """What is left of a run, given as the part of it that is open.
+
+    What is in a segment stays there, unless it is laid out in another order than the part.
+    """
+    is_there = isinstance(run, StoredRun) and run.layout == str(part.layout or "")
+    return replace(run, bounds=part.bounds) if is_there else part
 
 
 def _fresh(lists: Iterable[Iterable[Run]]) -> list[Bucket]:

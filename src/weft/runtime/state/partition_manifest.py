@@ -46,7 +46,8 @@ class StoredRun:
     """A run of a store in a segment: where it begins there, its bytes, and the batch in which it was made.
 
     Of what is there, the rows with hashes in the range of its bounds belong to it and, of these, those of its
-    ``share``, if it has one.
+    ``share``, if it has one. The hashes are those of its ``layout``, the order in which it was written; a plan may have
+    laid its store out in another one since. Runs in the order of arrival have none, nor have those of an older version.
     """
 
     segment: str
@@ -55,6 +56,7 @@ class StoredRun:
     written: int
     bounds: Bounds
     share: Share | None = None
+    layout: str = ""
 
     def to_list(self) -> list[Any]:
         """As plain data."""
@@ -63,17 +65,20 @@ class StoredRun:
         whole = (bounds.low, bounds.high) == (0, PLACES) and self.share is None
         part = () if whole else (bounds.low, bounds.high)
         share = () if self.share is None else [list(astuple(self.share))]
-        return [self.segment, self.offset, self.length, self.written, *known, *part, *share]
+        layout = (self.layout,) if self.layout else ()
+        return [self.segment, self.offset, self.length, self.written, *known, *part, *share, *layout]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> StoredRun:
         """What `to_list` made."""
         segment, offset, length, written, *bounds = data
-        share = None
+        share, layout = None, ""
+        if bounds and isinstance(bounds[-1], str):
+            layout = bounds.pop()
         if bounds and isinstance(bounds[-1], list):
             low, high, value, clock, heavy = bounds.pop()
             share = Share(low, high, value, clock, tuple(heavy))
-        return cls(segment, offset, length, written, Bounds(*bounds), share)
+        return cls(segment, offset, length, written, Bounds(*bounds), share, layout)
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,8 @@ def _part(plan: StorePlan | GroupPlan, run: StoredRun, partition: int, count: in
     """What becomes a partition's own of a run; None if that is nothing.
 
     A plan may lay a store out in another order than its runs are in, so a part of a run is told by the hashes of the
-    value, not by those of the layout. Group stores always have the same layout.
+    value. Those of the layout tell whether it is empty where the run, whatever the plan says, is laid out by the value.
+    Group stores always have the same layout.
     """
     bounds, mine = (run.bounds.low, run.bounds.high), range_of(partition, count)
     if isinstance(plan, GroupPlan):
@@ -97,7 +98,7 @@ def _part(plan: StorePlan | GroupPlan, run: StoredRun, partition: int, count: in
         return None if part is None else replace(run, bounds=replace(part, low=low, high=high))
     before = (0, PLACES) if run.share is None else (run.share.low, run.share.high)
     low, high = _common(mine, before)
-    extent = bounds if _is_laid_out_by_key(plan) else (0, PLACES)
+    extent = bounds if _has_places(plan) and run.layout == _order_by_key(plan) else (0, PLACES)
     part = _portion(run.bounds, _common((low, high), extent), _common(before, extent))
     if part is None:
         return None
@@ -120,7 +121,15 @@ def _portion(bounds: Bounds, part: tuple[int, int], whole: tuple[int, int]) -> B
 
 
 def _is_laid_out_by_key(plan: StorePlan) -> bool:
+    return _has_places(plan) and bool(plan.orders) and str(plan.orders[0]) == _order_by_key(plan)
+
+
+def _has_places(plan: StorePlan) -> bool:
+    """Whether the hash of a row's value alone says which partition it is in."""
     layout = plan.node.layout
-    if layout.kind != "partitioned" or layout.by is None or layout.heavy or not plan.orders:
-        return False
-    return plan.orders[0] == by_hash(key_name(layout.by))
+    return layout.kind == "partitioned" and layout.by is not None and not layout.heavy
+
+
+def _order_by_key(plan: StorePlan) -> str:
+    layout = plan.node.layout
+    return "" if layout.by is None else str(by_hash(key_name(layout.by)))

@@ -77,11 +77,16 @@ class MergeBudget:
 
 
 class _Run(Protocol):
-    """A run of which the bounds are known, whether it is open or not."""
+    """A run of which the bounds and the layout are known, whether it is open or not."""
 
     @property
     def bounds(self) -> Bounds:
         """What is known of it."""
+        ...
+
+    @property
+    def layout(self) -> object:
+        """The order it was written in; as text that is the one of `Order`."""
         ...
 
 
@@ -110,11 +115,13 @@ def settle(
     """The runs of a store, oldest first, after a batch; runs that did not change are the same objects.
 
     ``places`` is the range of hashes that the store has here. ``opened`` opens a run, and ``rest`` makes a run of a
-    part of one, which is what is left of it after a merge took the others.
+    part of one, which is what is left of it after a merge took the others. Bounds of a run that was written in another
+    layout than the plan's are hashes of that one: in the plan's, its rows may be anywhere.
     """
     alive = [run for run in runs if not _is_expired(run.bounds, forget)]
     budget = MergeBudget() if budget is None else budget
-    planned = due_merges(plan, [run.bounds for run in alive], forget, budget, places)
+    bounds = [_bounds_in(plan, run) for run in alive]
+    planned = due_merges(plan, bounds, forget, budget, places)
     budget.debt += planned.debt
     if not planned.merges:
         return tuple(alive)
@@ -125,7 +132,8 @@ def settle(
     for number, run in enumerate(alive):
         for one, bucket in merged:
             found += bucket if one.runs[0] == number else []
-        left = _left_of(run, [one for one in planned.merges if number in one.runs], opened, rest)
+        merges = [one for one in planned.merges if number in one.runs]
+        left = _left_of(run, bounds[number], merges, opened, rest)
         found.extend(left)
     return tuple(run for run in found if run.bounds.rows)
 
@@ -170,6 +178,12 @@ def _by_key(plan: StorePlan, forget: Forget) -> bool:
     return plan.per_key is not None or bool(forget.superseded) or bool(plan.versions)
 
 
+def _bounds_in(plan: StorePlan, run: _Run) -> Bounds:
+    """What is known of a run in the layout of a plan."""
+    is_so = str(run.layout or "") == (str(plan.orders[0]) if plan.orders else "")
+    return run.bounds if is_so else replace(run.bounds, low=0, high=PLACES)
+
+
 def _extent(run: Bounds, places: tuple[int, int]) -> Extent:
     low, high = max(run.low, places[0]), min(run.high, places[1])
     return Extent(low, high, run)
@@ -188,13 +202,17 @@ def _merged(
 
 
 def _left_of(
-    run: R, merges: Sequence[RangeMerge], opened: Callable[[R], Bucket], rest: Callable[[R, Bucket], R]
+    run: R,
+    bounds: Bounds,
+    merges: Sequence[RangeMerge],
+    opened: Callable[[R], Bucket],
+    rest: Callable[[R, Bucket], R],
 ) -> list[R]:
-    """What is left of a run after merges took some ranges of it."""
+    """What is left of a run, with those bounds in the plan's layout, after merges took some ranges of it."""
     if not merges:
         return [run]
     found: list[R] = []
-    low, high = run.bounds.low, run.bounds.high
+    low, high = bounds.low, bounds.high
     for begin, end in [*sorted((one.low, one.high) for one in merges), (high, high)]:
         if low < begin:
             found.append(rest(run, between(opened(run), low, begin)))
