@@ -109,9 +109,11 @@ class _SelectReader:
         order, limit, offset = (node.args.get(key) for key in ("order", "limit", "offset"))
         for key in ("order", "limit", "offset"):
             node.set(key, None)
-        statement = Statement.united(self.branches(node))
+        once = isinstance(node, exp.Union) and bool(node.args.get("distinct"))
+        statement = Statement.united(self.branches(node, once=once))
         return replace(
             statement,
+            distinct=once or statement.distinct,
             order=self._order(order) if order is not None else (),
             limit=self._count(limit, exp.Limit) if limit is not None else None,
             offset=self._count(offset, exp.Offset) if offset is not None else 0,
@@ -198,8 +200,13 @@ class _SelectReader:
         }
         return Piece(node, self.source, selects)
 
-    def branches(self, node: exp.Expr, *, reading: bool = True) -> tuple[Statement, ...]:
-        """The SELECTs between which UNION ALL stands, or the only one; WITH before them holds for all."""
+    def branches(
+        self, node: exp.Expr, *, reading: bool = True, once: bool = False
+    ) -> tuple[Statement, ...]:
+        """The SELECTs between which UNION ALL stands, or the only one; WITH before them holds for all.
+
+        If rows of the whole are wanted ``once``, UNION may stand between them, too: it drops what is dropped anyway.
+        """
         pending, found = [(node, self)], list[Statement]()
         while pending:
             first, reader = pending.pop()
@@ -207,7 +214,7 @@ class _SelectReader:
                 refuse_arguments(self.source, first, "this", "with_")
                 pending.append((first.this, reader._with(first.args.get("with_"))))
             elif isinstance(first, exp.Union):
-                if first.args.get("distinct"):
+                if first.args.get("distinct") and not once:
                     raise unsupported(self.source, first)
                 refuse_arguments(self.source, first, "this", "expression", "distinct", "with_")
                 inner = reader._with(first.args.get("with_"))

@@ -139,7 +139,7 @@ class GroupBinder:
         key = bind_expression(piece, self.scope)
         if key.type.is_nested:
             raise piece.error(f"a {key.type} cannot be a key of GROUP BY", "group by a field of it")
-        if key not in self.keys and not isinstance(key, Literal):
+        if key not in self.keys:
             self.keys.append(key)
 
     def _meant(self, piece: Piece, items: Sequence[Item]) -> Piece:
