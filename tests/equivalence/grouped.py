@@ -68,7 +68,7 @@ def random_text(rng: random.Random) -> str:
     one = rng.choice(names)
     if rng.random() < 0.1:
         return f"SELECT DISTINCT {one}.k, {one}.x % 2 AS p FROM {join}"
-    keys = rng.sample([f"{one}.k", f"{one}.s", f"{names[-1]}.x % 3", f"{one}.f"], rng.randint(0, 2))
+    keys = rng.sample([f"{one}.k", f"{one}.s", f"{names[-1]}.x % 3", f"{one}.f", "'all'"], rng.randint(0, 2))
     keys += [f"{rng.choice(names)}.{name}" for name in ("till", "ts") if rng.random() < 0.3]
     window = rng.choice(_WINDOWS).format(t=f"{rng.choice(names)}.ts")
     chosen = rng.sample(_AGGREGATES, rng.randint(1, 5))

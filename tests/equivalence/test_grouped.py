@@ -56,3 +56,14 @@ def test_a_group_leaves_when_a_key_says_that_it_is_complete() -> None:
     run.end()
     late = run.results("q")["till"].to_pylist()[len(given) :]
     assert min(late) >= mark
+
+
+def test_constants_are_keys() -> None:
+    """A report of nothing would have a row that its author did not ask for."""
+    rng = random.Random(5)
+    some, none = (f"SELECT 'all' AS c, count(*) AS n FROM a WHERE k {test} 9 GROUP BY c" for test in "<>")
+    run = LocalRun(random_session(rng, some=(some, "update"), none=(none, "append")))
+    run.batch({name: table for name, table in random_tables(rng, 10).items() if name == "a"})
+    run.end()
+    assert run.results("some").num_rows
+    assert not run.results("none").num_rows

@@ -30,6 +30,10 @@ _INNER = (
     "GROUP BY k, session_window(ts, '1 second') HAVING count(*) > 1",
     "SELECT a.k, a.ts AS e, min(c.x) AS n FROM a [RANGE 3 SECONDS], c [RANGE 4 SECONDS] WHERE a.k = c.k "
     "GROUP BY a.k, a.ts, c.ts",
+    "SELECT DISTINCT k, x % 2 AS n, ts AS e FROM a",
+    "SELECT k, x % 2 AS n, date_trunc('second', ts) AS e, ts FROM a UNION SELECT k, x, till, ts FROM c",
+    "SELECT k, x % 3 AS n, ts AS e FROM a INTERSECT SELECT k, x, ts FROM a",
+    "SELECT k, x AS n, ts AS e FROM a EXCEPT SELECT k, x, ts FROM a WHERE x > 2",
 )
 _OUTER = (
     "SELECT d.n, count(*) AS c, sum(d.k) AS s FROM {d} GROUP BY d.n",

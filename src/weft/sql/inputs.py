@@ -26,7 +26,17 @@ from weft.logical.schema import Stream
 from weft.sql.expressions import bind_expression
 from weft.sql.scope import Named, Scope, called
 from weft.sql.source import Piece
-from weft.sql.statement import CROSS_JOIN, InputRef, JoinRef, Name, SelectRef, Statement, StreamRef, leaves
+from weft.sql.statement import (
+    CROSS_JOIN,
+    SIDE,
+    InputRef,
+    JoinRef,
+    Name,
+    SelectRef,
+    Statement,
+    StreamRef,
+    leaves,
+)
 
 __all__ = [
     "BoundInput",
@@ -147,12 +157,14 @@ def _check_windows(statement: Statement) -> None:
 
 
 def _check_branch(ref: SelectRef, branch: Statement, first: Query, query: Query) -> None:
-    """Refuse a branch of UNION ALL with other columns than the first."""
-    wanted, found = first.projection, query.projection
+    """Refuse a branch of a set operation with other columns than the first."""
+    wanted, found = first.outputs, query.outputs
     if len(wanted) != len(found):
+        counts = [sum(output.name != SIDE for output in one) for one in (wanted, found)]
+        shown = ", ".join(output.name for output in wanted if output.name != SIDE)
         raise ref.place.error(
-            f"UNION ALL joins {len(wanted)} columns with {len(found)}",
-            f"every SELECT gives as many columns as the first: {', '.join(o.name for o in wanted)}",
+            f"one SELECT gives {counts[0]} columns, and another {counts[1]}",
+            f"every SELECT gives as many columns as the first: {shown}",
         )
     for place, (one, other) in enumerate(zip(wanted, found, strict=True)):
         if one.expr.type != other.expr.type:

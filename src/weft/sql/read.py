@@ -27,7 +27,9 @@ from weft.sql.statement import (
     SortItem,
     Statement,
     StreamRef,
+    column_list,
     leaves,
+    side_has_row,
 )
 from weft.sql.windows import read_bracket
 
@@ -109,11 +111,8 @@ class _SelectReader:
         order, limit, offset = (node.args.get(key) for key in ("order", "limit", "offset"))
         for key in ("order", "limit", "offset"):
             node.set(key, None)
-        once = isinstance(node, exp.Union) and bool(node.args.get("distinct"))
-        statement = Statement.united(self.branches(node, once=once))
         return replace(
-            statement,
-            distinct=once or statement.distinct,
+            Statement.united(self.branches(node)),
             order=self._order(order) if order is not None else (),
             limit=self._count(limit, exp.Limit) if limit is not None else None,
             offset=self._count(offset, exp.Offset) if offset is not None else 0,
@@ -200,28 +199,53 @@ class _SelectReader:
         }
         return Piece(node, self.source, selects)
 
-    def branches(
-        self, node: exp.Expr, *, reading: bool = True, once: bool = False
-    ) -> tuple[Statement, ...]:
-        """The SELECTs between which UNION ALL stands, or the only one; WITH before them holds for all.
-
-        If rows of the whole are wanted ``once``, UNION may stand between them, too: it drops what is dropped anyway.
-        """
+    def branches(self, node: exp.Expr, *, reading: bool = True) -> tuple[Statement, ...]:
+        """The SELECTs between which UNION ALL stands, or the only one; WITH before them holds for all."""
         pending, found = [(node, self)], list[Statement]()
         while pending:
             first, reader = pending.pop()
             if isinstance(first, exp.Subquery):
                 refuse_arguments(self.source, first, "this", "with_")
                 pending.append((first.this, reader._with(first.args.get("with_"))))
-            elif isinstance(first, exp.Union):
-                if first.args.get("distinct") and not once:
-                    raise unsupported(self.source, first)
+            elif isinstance(first, exp.Union) and not first.args.get("distinct"):
                 refuse_arguments(self.source, first, "this", "expression", "distinct", "with_")
                 inner = reader._with(first.args.get("with_"))
                 pending += ((first.expression, inner), (first.this, inner))
+            elif isinstance(first, exp.SetOperation):
+                found.append(reader._once(first))
             else:
                 found.append(reader.select(first, reading=reading))
         return tuple(found)
+
+    def _once(self, node: exp.SetOperation) -> Statement:
+        """UNION, INTERSECT or EXCEPT: rows that some SELECTs give and others do not, each once.
+
+        So it matters only which of the SELECTs below have a row, not how often: all are read as one, and DISTINCT and
+        ALL below say nothing.
+        """
+        found = list[Statement]()
+        wanted = self._presence(node, found)
+        if wanted.find(exp.And) is None:
+            return replace(Statement.united(tuple(found)), distinct=True)
+        return Statement.wanted_once(tuple(found), Piece(wanted, self.source))
+
+    def _presence(self, node: exp.Expr, found: list[Statement]) -> exp.Expr:
+        """Whether a row is wanted, by which of the SELECTs ``found`` below have it."""
+        if isinstance(node, exp.Subquery):
+            refuse_arguments(self.source, node, "this", "with_")
+            return self._with(node.args.get("with_"))._presence(node.this, found)
+        if isinstance(node, exp.SetOperation):
+            if not isinstance(node, exp.Union) and not node.args.get("distinct"):
+                raise unsupported(self.source, node)
+            refuse_arguments(self.source, node, "this", "expression", "distinct", "with_")
+            reader = self._with(node.args.get("with_"))
+            left, right = (reader._presence(side, found) for side in (node.this, node.expression))
+            if isinstance(node, exp.Union):
+                return exp.Or(this=left, expression=right)
+            right = right if isinstance(node, exp.Intersect) else exp.Not(this=right)
+            return exp.And(this=left, expression=right)
+        found.append(replace(self.select(node), distinct=False))
+        return side_has_row(len(found) - 1)
 
     def _with(self, node: exp.Expr | None) -> _SelectReader:
         """A reader that knows what WITH names, too."""
@@ -236,11 +260,11 @@ class _SelectReader:
             refuse_arguments(self.source, one, "this", "alias")
             alias = one.args["alias"]
             refuse_arguments(self.source, alias, "this", "columns")
-            name = _name(self.source, alias.this)
+            name = Name.of(self.source, alias.this)
             if name.text.lower() in mine:
                 raise name.error(f"WITH names {name.text} twice", "choose another name")
             mine.add(name.text.lower())
-            select = reader.branches(one.this), _names(self.source, alias)
+            select = reader.branches(one.this), column_list(self.source, alias)
             reader = replace(reader, named={**reader.named, name.text.lower(): select})
         return reader
 
@@ -260,25 +284,7 @@ def read_item(piece: Piece) -> Item:
     alias = node.args["alias"]
     if not isinstance(alias, exp.Identifier):
         raise unsupported(piece.source, alias)
-    return Item(replace(piece, node=node.this), _name(piece.source, alias))
-
-
-def _name(source: SqlText, identifier: exp.Expr) -> Name:
-    name = Name(identifier.name, source, source.span(identifier))
-    if not isinstance(identifier, exp.Identifier):
-        raise unsupported(source, identifier)
-    if not name.text:
-        raise name.error("a name cannot be empty")
-    return name
-
-
-def _names(source: SqlText, alias: exp.Expr) -> tuple[Name, ...]:
-    """The names of columns that an alias lists."""
-    names = tuple(_name(source, column) for column in alias.args.get("columns") or ())
-    for place, name in enumerate(names):
-        if any(name.text.lower() == other.text.lower() for other in names[:place]):
-            raise name.error(f"two columns are called {name.text}", "choose another name")
-    return names
+    return Item(replace(piece, node=node.this), Name.of(piece.source, alias))
 
 
 class _FromReader:
@@ -329,7 +335,7 @@ class _FromReader:
             left,
             self._relation(join.this),
             self.reader.piece(on) if on else None,
-            tuple(_name(self.source, name) for name in using),
+            tuple(Name.of(self.source, name) for name in using),
             natural=natural,
         )
 
@@ -360,7 +366,7 @@ class _FromReader:
             left,
             right,
             self.reader.piece(on) if on else None,
-            tuple(_name(source, name) for name in using or ()),
+            tuple(Name.of(source, name) for name in using or ()),
             as_of,
             match=self.reader.piece(match) if match else None,
             ordered=as_of is None and match is None,
@@ -418,7 +424,7 @@ class _FromReader:
         return Name(f"subquery{number}", self.source, self.source.span(node.this))
 
     def _named(self, table: exp.Table) -> InputRef:
-        name, (alias, columns) = _name(self.source, table.this), self._alias(table.args.get("alias"))
+        name, (alias, columns) = Name.of(self.source, table.this), self._alias(table.args.get("alias"))
         window, per = self.reader.window(name.span[1])
         select = self.reader.named.get(name.text.lower())
         if select is not None:
@@ -431,7 +437,7 @@ class _FromReader:
         if alias is None:
             return None, ()
         refuse_arguments(self.source, alias, "this", "columns")
-        return _name(self.source, alias.this), _names(self.source, alias)
+        return Name.of(self.source, alias.this), column_list(self.source, alias)
 
 
 def _is_join(node: exp.Expr) -> bool:

@@ -26,7 +26,6 @@ _VALUE = "join it in FROM, as in a LEFT JOIN b ON b.k = a.k, where b has at most
 _EXPLODE = "name the elements, as in x[0], or explode the list with Spark before it becomes a stream"
 _NO_CLOCK = "the same tuples must always give the same result; compare event times with each other"
 
-_UNION = "UNION ALL keeps duplicates, and is there: SELECT … UNION ALL SELECT …"
 _ORDER = "write ORDER BY, LIMIT and OFFSET after the whole query: rows of a sub-select have no order"
 
 _NODES: dict[type[exp.Expr], tuple[str, str | None]] = {
@@ -34,15 +33,8 @@ _NODES: dict[type[exp.Expr], tuple[str, str | None]] = {
     exp.Query: ("a sub-select as a value", _VALUE),
     exp.Exists: ("EXISTS with a sub-select", _FLAT),
     exp.SubqueryPredicate: ("ANY or ALL here", "write it right after a comparison, as in x > ALL (SELECT …)"),
-    exp.Union: ("UNION", _UNION),
-    exp.Except: (
-        "EXCEPT",
-        "ANTI JOIN keeps the rows that have no partner, but with duplicates and with NULLs",
-    ),
-    exp.Intersect: (
-        "INTERSECT",
-        "SEMI JOIN keeps the rows that have a partner, but with duplicates and without NULLs",
-    ),
+    exp.Except: ("EXCEPT ALL", "EXCEPT gives every row once, and is there"),
+    exp.Intersect: ("INTERSECT ALL", "INTERSECT gives every row once, and is there"),
     exp.Values: ("VALUES", 'register the rows as a table, as in session.table("t", pyarrow.table(…))'),
     exp.Window: ("a window function (OVER)", _OUTSIDE),
     exp.WithinGroup: ("WITHIN GROUP", _OUTSIDE),

@@ -6,17 +6,19 @@ Guarantees: only what Weft supports can be said here. Every part keeps the text 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from weft.errors import SqlError
 from weft.logical.query.join_tree import LACKS_LEFT, LACKS_RIGHT
 from weft.logical.query.window import UNBOUNDED, Window
+from weft.sql.reject import unsupported
 from weft.sql.source import Piece, Span, SqlText
 
 __all__ = [
     "CROSS_JOIN",
+    "SIDE",
     "InputRef",
     "Item",
     "JoinRef",
@@ -26,7 +28,9 @@ __all__ = [
     "SortItem",
     "Statement",
     "StreamRef",
+    "column_list",
     "leaves",
+    "side_has_row",
 ]
 
 
@@ -43,9 +47,28 @@ class Name:
         """A name that is a text of its own, as the builder takes them."""
         return cls(text, SqlText(text), (0, len(text)))
 
+    @classmethod
+    def of(cls, source: SqlText, identifier: exp.Expr) -> Name:
+        """The name that an identifier is."""
+        name = cls(identifier.name, source, source.span(identifier))
+        if not isinstance(identifier, exp.Identifier):
+            raise unsupported(source, identifier)
+        if not name.text:
+            raise name.error("a name cannot be empty")
+        return name
+
     def error(self, message: str, hint: str | None = None) -> SqlError:
         """An error about this name."""
         return self.source.error(self.span, message, hint)
+
+
+def column_list(source: SqlText, alias: exp.Expr) -> tuple[Name, ...]:
+    """The names of columns that an alias lists."""
+    names = tuple(Name.of(source, column) for column in alias.args.get("columns") or ())
+    for place, name in enumerate(names):
+        if any(name.text.lower() == other.text.lower() for other in names[:place]):
+            raise name.error(f"two columns are called {name.text}", "choose another name")
+    return names
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +130,8 @@ class JoinRef:
 Relation = InputRef | JoinRef
 
 
+SIDE = "_side"  # the column that says from which SELECT of a set operation a row is
+
 # What the author of SQL has to do to accept a cross product.
 CROSS_JOIN = "say CROSS JOIN"
 
@@ -136,6 +161,7 @@ class Statement:
     ``cross`` says that its author accepts a cross product of the whole; if it does not, an error about one says what
     the author has to do to accept it (``crossing``). If it is ``plain``, ``*`` gives columns under their own names.
     ``group`` is what stands after GROUP BY and ``having`` after HAVING; of a ``distinct`` one, a row is wanted once.
+    A ``sided`` one groups by all that it reads, but for the last column, which says from which SELECT a row is.
     ``order`` is what stands after ORDER BY; at most ``limit`` rows are wanted (None: all), after the first ``offset``.
     """
 
@@ -152,6 +178,7 @@ class Statement:
     order: tuple[SortItem, ...] = ()
     limit: int | None = None
     offset: int = 0
+    sided: bool = False
 
     @classmethod
     def united(cls, branches: tuple[Statement, ...]) -> Statement:
@@ -164,6 +191,17 @@ class Statement:
         cross, crossing = any(one.cross for one in branches), first.crossing
         relation = SelectRef(branches, place, place)
         return cls((everything,), (relation,), (), first.source, cross, crossing, plain=True)
+
+    @classmethod
+    def wanted_once(cls, branches: tuple[Statement, ...], wanted: Piece) -> Statement:
+        """The rows of several SELECTs for which a condition over `side_has_row` holds, each once."""
+        tagged = []
+        for place, one in enumerate(branches):
+            number = Piece(exp.Literal.number(place), one.source)
+            tagged.append(
+                replace(one, items=(*one.items, Item(number, Name(SIDE, one.source, one.source.whole))))
+            )
+        return replace(cls.united(tuple(tagged)), having=(wanted,), sided=True)
 
     @property
     def is_outer(self) -> bool:
@@ -182,6 +220,12 @@ class Statement:
             if isinstance(relation, JoinRef):
                 yield relation
                 pending += (relation.left, relation.right)
+
+
+def side_has_row(place: int) -> exp.Expr:
+    """Whether the SELECT at a place among those of `Statement.wanted_once` has a row."""
+    test = exp.EQ(this=exp.column(SIDE), expression=exp.Literal.number(place))
+    return exp.Anonymous(this="bool_or", expressions=[test])
 
 
 def leaves(relation: Relation) -> Iterator[InputRef]:

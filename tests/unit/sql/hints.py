@@ -65,7 +65,6 @@ _TEXTS = (
     "_FLAT",
     "_VALUE",
     "_NO_CLOCK",
-    "_UNION",
     "_ORDER",
     "_EXPLODE",
 )

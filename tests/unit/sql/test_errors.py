@@ -490,9 +490,8 @@ def test_syntax(sql: str, message: str, culprit: str) -> None:
     ("sql", "name", "culprit"),
     [
         ("SELECT vid FROM videos QUALIFY ok", "QUALIFY is", "QUALIFY ok"),
-        ("SELECT vid FROM videos UNION SELECT 1", "UNION is", "UNION SELECT 1"),
-        ("SELECT vid FROM videos EXCEPT SELECT 1", "EXCEPT is", "EXCEPT SELECT 1"),
-        ("SELECT vid FROM videos INTERSECT SELECT 1", "INTERSECT is", "INTERSECT SELECT 1"),
+        ("SELECT vid FROM videos EXCEPT ALL SELECT 1", "EXCEPT ALL is", "EXCEPT ALL SELECT 1"),
+        ("SELECT vid FROM videos INTERSECT ALL SELECT 1", "INTERSECT ALL is", "INTERSECT ALL SELECT 1"),
         (
             "SELECT 1 FROM videos WHERE vid = (SELECT vid FROM views)",
             "a sub-select as a value is",

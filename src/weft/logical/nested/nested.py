@@ -17,10 +17,10 @@ from datetime import timedelta
 from weft.errors import CatalogError, QueryError
 from weft.logical.expr.expression import Expr, substituted
 from weft.logical.expr.functions import call
-from weft.logical.outer.group_closing import group_time, with_mode
+from weft.logical.outer.group_closing import group_time
 from weft.logical.outer.outer import core_and_closing
 from weft.logical.query.canonical import canonical
-from weft.logical.query.grouping import APPEND, UPDATE
+from weft.logical.query.grouping import APPEND
 from weft.logical.query.horizon import time_bounds
 from weft.logical.query.query import Input, Output, Query, make_query
 from weft.logical.schema import ROW_TIME, DataType, Field, Schema, Stream
@@ -52,8 +52,10 @@ def derived_stream(query: Query) -> Stream:
             "a query with ORDER BY or LIMIT cannot be read as a stream",
             hint="make it a query of its own, whose sink another session reads",
         )
-    if query.grouping is not None and query.grouping.mode == UPDATE:
-        query = with_mode(query, APPEND)  # what other queries read is final
+    if query.grouping is not None and query.grouping.mode != APPEND:
+        query = replace(
+            query, grouping=replace(query.grouping, mode=APPEND)
+        )  # what other queries read is final
     if not query.driving:
         schema = _schema(query.outputs, hidden=False)
         return Stream(f"derived_{_digest([query])}", schema, definition=(query,), table=True)
@@ -143,7 +145,7 @@ def _time_of_groups(query: Query) -> Expr:
         raise QueryError(
             "groups can be an input once they are complete, and these never are: a row may come at any time for each",
             hint="group by a window of event time, as in GROUP BY window(ts, '10 minutes'), or by a time that no tuple "
-            "of a row is later than; instead of SELECT DISTINCT, name the columns after GROUP BY",
+            "of a row is later than; rows that are wanted once have such a time among their columns",
         )
     return found.expr
 
@@ -228,7 +230,7 @@ def _composed(branch: Query, member: Query) -> Query:
 
 
 def _under_names_of(first: Query, query: Query) -> Query:
-    names = [output.name for output in first.projection]
+    names = [output.name for output in first.outputs]
     outputs = [Output(name, output.expr) for name, output in zip(names, query.projection, strict=True)]
     return make_query(query.inputs, query.terms(), outputs, outer=query.outer, cross=True)
 

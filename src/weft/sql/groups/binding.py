@@ -83,14 +83,14 @@ def bind_selected(
     An ``inner`` SELECT is one that sees another around it; ``plain`` is that of `bind_outputs`.
     """
     if is_grouped(statement):
-        return bind_groups(statement, scope, inner=inner)
+        return bind_groups(statement, scope, inner=inner, plain=plain)
     outputs = bind_outputs(statement.items, scope, plain=plain)
     hidden, sorting = bind_sorting(statement, outputs, scope)
     return (*outputs, *hidden), None, sorting
 
 
 def bind_groups(
-    statement: Statement, scope: Scope, *, inner: bool
+    statement: Statement, scope: Scope, *, inner: bool, plain: bool
 ) -> tuple[tuple[Output, ...], Grouping, Sorting | None]:
     """The columns of the join, the grouping and the sorting of a SELECT that gives groups, not an ``inner`` one."""
     if inner:
@@ -101,7 +101,10 @@ def bind_groups(
         )
     groups = GroupBinder.of(statement, scope)
     seen = replace(scope, groups=groups)
-    outputs = bind_outputs(statement.items, seen)
+    outputs = bind_outputs(statement.items, seen, plain=plain)
+    if statement.sided:
+        outputs = outputs[:-1]
+        groups.keys.extend(dict.fromkeys(output.expr for output in outputs))
     hidden, sorting = bind_sorting(statement, outputs, seen)
     return *groups.finish((*outputs, *hidden), statement), sorting
 
