@@ -16,9 +16,20 @@ from numpy.typing import NDArray
 
 from weft.bucket.compiled import Floats, Longs
 
-__all__ = ["DIGITS", "LIMBS", "FloatSums", "carried", "float_digits", "limbs_of", "merged_digits", "summed"]
+__all__ = [
+    "DIGITS",
+    "LIMBS",
+    "MOST_FLOATS",
+    "FloatSums",
+    "carried",
+    "float_digits",
+    "limbs_of",
+    "merged_digits",
+    "summed",
+]
 
-WIDTH = 28  # bits of a digit; so 2**34 values can be added before one overflows
+WIDTH = 28  # bits of a digit
+MOST_FLOATS = 1 << 34  # how many values can be added before a digit overflows
 DIGITS = 4
 LIMBS = {"whole": 2, "decimal": 4}  # how many limbs of 32 bits there are
 _ORIGIN = 1120  # added to exponents, so that places are positive

@@ -22,10 +22,11 @@ import pyarrow.compute as pc
 from weft.bucket.columns import longs
 from weft.bucket.compiled import Floats, Longs
 from weft.bucket.words import decimal_halves, flatten, key_words
-from weft.errors import PlanError
+from weft.errors import FunctionError, PlanError
 from weft.kernels.groups.exact_sums import (
     DIGITS,
     LIMBS,
+    MOST_FLOATS,
     FloatSums,
     carried,
     float_digits,
@@ -173,7 +174,7 @@ class FloatSum:
         return {"n": pa.array(_valid(values)), **_digits_named(float_digits(_floats(values)), "f")}
 
     def merge(self, states: Mapping[str, Any], groups: Groups) -> Columns:
-        count = summed(longs(states["n"]), groups.ids, groups.count)
+        count = _count_of_floats(states, groups)
         sums = merged_digits(_digits_of(states, "f"), groups.ids, groups.count)
         return {"n": pa.array(count), **_digits_named(sums, "f")}
 
@@ -201,7 +202,7 @@ class Dispersion:
         return {"n": pa.array(valid), **named, **_digits_named(float_digits(low), "l")}
 
     def merge(self, states: Mapping[str, Any], groups: Groups) -> Columns:
-        found: Columns = {"n": pa.array(summed(longs(states["n"]), groups.ids, groups.count))}
+        found: Columns = {"n": pa.array(_count_of_floats(states, groups))}
         for prefix in "fhl":
             sums = merged_digits(_digits_of(states, prefix), groups.ids, groups.count)
             found |= _digits_named(sums, prefix)
@@ -220,6 +221,17 @@ class Dispersion:
             found = found / (n - 1 if self.sample else n)
         found = np.sqrt(found) if self.root else found
         return pa.array(found, mask=(count == 0) | (self.sample & (count == 1)))
+
+
+def _count_of_floats(states: Mapping[str, Any], groups: Groups) -> Longs:
+    """How many values each group has; an error where their digits may have overflowed."""
+    count = summed(longs(states["n"]), groups.ids, groups.count)
+    if count.size and count.max() > MOST_FLOATS:
+        raise FunctionError(
+            f"a sum over {count.max():,} floats, of which a group may have {MOST_FLOATS:,}",
+            hint="cast them to DECIMAL, or give the groups one more key",
+        )
+    return count
 
 
 def _squares(values: Floats) -> tuple[Floats, Floats]:
