@@ -1,7 +1,9 @@
 """In which order the inputs of a batch are processed (MJoin driver selection, section 3.2).
 
 Guarantees: a policy is a pure function of what is known; its order has every input once, ties broken by name. The
-results are the same whatever the order; what differs is how early they come, and when memory is needed.
+results are the same whatever the order; what differs is how early they come, and when memory is needed. Only `ROWS`
+windows depend on the order: while a query has one, what is known comes from the tuples that arrived and from their
+times alone, so that neither the number of partitions nor what tasks had time for changes an answer (design, D5).
 
 A batch is processed input by input: all tuples of one, then all of the next. For `timestamp` and `round_robin`, which
 the paper states tuple by tuple, that means: by the oldest tuple of each input, and in turns from batch to batch. The
@@ -19,9 +21,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from weft.errors import ConfigError, nearest
 from weft.logical.expr.expression import aliases
+from weft.logical.query.window import Range, Rows, Window
 from weft.plan.physical.graph import PhysicalGraph, StoreNode
 from weft.ports.source import Part
 from weft.runtime.log.values import Inputs, Manifest
@@ -180,7 +184,9 @@ def facts_of_batch(graph: PhysicalGraph, history: History, before: Manifest, inp
         before.number + 1,
         {alias: _rows(some, density.get(streams[alias])) for alias, some in parts.items()},
         {alias: time for alias, time in oldest.items() if time is not None},
-        _stored(history.graphs.get(number), last, arrived),
+        _inside_windows(graph, before, arrived)
+        if _counts_tuples(graph)
+        else _stored(history.graphs.get(number), last, arrived),
         arrived,
         _joins(graph, before.results),
         frozenset(alias for alias, some in parts.items() if any(part.rows is None for part in some)),
@@ -208,6 +214,38 @@ def _joins(graph: PhysicalGraph, results: Mapping[str, int]) -> tuple[JoinFacts,
         names = member.query.aliases
         found[names] = found.get(names, 0) + results.get(member.name, 0)
     return tuple(JoinFacts(names, count) for names, count in found.items())
+
+
+def _counts_tuples(graph: PhysicalGraph) -> bool:
+    """Whether a query has a `ROWS` window: what is inside it depends on the order of the inputs in a batch."""
+    return any(isinstance(one.window, Rows) for member in graph.members for one in member.query.inputs)
+
+
+def _inside_windows(graph: PhysicalGraph, before: Manifest, arrived: Mapping[str, int]) -> dict[str, int]:
+    """How many tuples of each input its widest window holds, from the tuples that came and from their times alone.
+
+    What stores really hold depends on how many partitions there are and on when tasks have found the time to merge
+    and forget, and must not decide an order that answers depend on.
+    """
+    found = dict.fromkeys(graph.aliases, 0)
+    for member in graph.members:
+        for one in member.query.inputs:
+            held = _inside(one.window, arrived[one.alias], one.stream.name, before)
+            found[one.alias] = max(found[one.alias], held)
+    return found
+
+
+def _inside(window: Window, arrived: int, stream: str, before: Manifest) -> int:
+    """How many of the tuples of a stream that have come a window holds, if they came evenly over their times."""
+    if isinstance(window, Rows) and not window.per:
+        return min(window.count, arrived)
+    if isinstance(window, Range) and stream in before.oldest and stream in before.newest:
+        span, width = (
+            before.newest[stream] - before.oldest[stream],
+            window.duration // timedelta(microseconds=1),
+        )
+        return arrived if span <= width else arrived * width // span
+    return arrived
 
 
 def _stored(
