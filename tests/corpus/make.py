@@ -176,6 +176,11 @@ def laterals() -> Iterator[str]:
         yield f"SELECT a.k, a.x, d.z FROM a JOIN LATERAL ({body}) AS d ON d.z > 0{where}"
     for body, on in product(bodies, ("TRUE", "d.z > 1", "d.z <> a.x")):
         yield f"SELECT a.k, a.x, d.z FROM a LEFT JOIN LATERAL ({body}) AS d ON {on}"
+    made = ("SELECT 7 AS z", "SELECT a.x + 1 AS z", "SELECT coalesce(c.w, 7) AS z FROM c WHERE c.k = a.k")
+    for body, kind, on in product(made, ("LEFT", "RIGHT", "FULL"), ("b.k = a.k", "b.k = a.k AND d.z > b.z")):
+        beside = f"(a CROSS JOIN LATERAL ({body}) AS d)"
+        yield f"SELECT a.x, d.z, b.z FROM b {kind} JOIN {beside} ON {on}"
+        yield f"SELECT a.x, d.z, b.z FROM {beside} {kind} JOIN b ON {on}"
 
 
 def versions() -> Iterator[str]:

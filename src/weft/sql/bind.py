@@ -19,7 +19,7 @@ from weft.logical.nested.flatten import Note, flatten
 from weft.logical.outer.outer import Side, always, visible
 from weft.logical.outer.tables import check_driven
 from weft.logical.query.grouping import Grouping
-from weft.logical.query.join_tree import PRESENT, TESTS, Join, only_inner
+from weft.logical.query.join_tree import LACKS_LEFT, LACKS_RIGHT, PRESENT, TESTS, Join, only_inner
 from weft.logical.query.limits import DEFAULT_LIMITS, UNLIMITED, Limits
 from weft.logical.query.query import Input, Output, Query, make_query
 from weft.logical.query.sorting import Sorting
@@ -35,13 +35,14 @@ from weft.sql.inputs import (
     check_terms,
     check_times,
     column_names,
+    common_names,
     not_after,
 )
 from weft.sql.parse import parse_fragment
 from weft.sql.read import TOO_DEEP, read_statement
 from weft.sql.scope import Inlined, Merged, Named, Scope, Shown, using_first
 from weft.sql.statement import InputRef, JoinRef, Name, Relation, SelectRef, Statement, leaves
-from weft.sql.subselects.tests import Body, Tests, anchored, padded_where
+from weft.sql.subselects.tests import Body, Tests, anchored, padded_side, padded_where
 
 __all__ = ["bind", "input_order", "parse_predicate", "parse_query"]
 
@@ -322,8 +323,12 @@ class _Joins:
         left = self.relation(join.left, None)
         right = self.relation(join.right, left)
         lateral = isinstance(join.right, SelectRef) and join.right.lateral
+        if join.kind in LACKS_LEFT:
+            left = _padded(left)
+        if join.kind in LACKS_RIGHT and not lateral:
+            right = _padded(right)
         both = _united(left, right)
-        using = join.using or (self._common(join, left, right) if join.natural else ())
+        using = join.using or (common_names(join, left.shown, right.shown) if join.natural else ())
         merged, on = self._using(join, using, left, right)
         shown = using_first(merged[len(merged) - len(using) :], both.shown)
         tests = self.binding._tests(self.taken) if self.is_tree else self.tests
@@ -389,19 +394,6 @@ class _Joins:
         settled = tuple(anchored(term, anchor[0]) for term in on if term != _TRUE)
         return replace(both, tree=Join(kind, left.tree, right.tree, settled), pool=())
 
-    def _common(self, join: JoinRef, left: _Bound, right: _Bound) -> tuple[Name, ...]:
-        """The names that columns of both sides have, in the order of the left side."""
-        (ref, *_) = leaves(join.right)
-        names = {shown.name.lower() for shown in right.shown}
-        common = [shown.name for shown in left.shown if shown.name.lower() in names]
-        place = ref.called
-        if not common and join.kind != "inner":
-            raise place.error(
-                f"no column of {place.text} has a name that one to its left has, too",
-                f"write {join.kind.upper()} JOIN … ON, or ON TRUE if every pair is wanted",
-            )
-        return tuple(Name(name, place.source, place.span) for name in common)
-
     def _scope(self, both: _Bound) -> Scope:
         every = (named for _, named in self.inputs.values())
         elsewhere = tuple(named for named in every if named not in both.inputs)
@@ -434,6 +426,14 @@ class _Joins:
             )
             equalities += (equality,)
         return merged, equalities
+
+
+def _padded(side: _Bound) -> _Bound:
+    """A side of an outer join that a row may lack."""
+    if side.tree is None:  # which `check_reading` refuses
+        return side
+    inputs, shown = padded_side(side.inputs, side.shown, side.tree)
+    return replace(side, inputs=inputs, shown=shown)
 
 
 def _united(left: _Bound, right: _Bound) -> _Bound:

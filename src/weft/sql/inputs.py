@@ -24,7 +24,7 @@ from weft.logical.query.query import Input, Query, connected
 from weft.logical.query.window import UNBOUNDED, Rows, Window
 from weft.logical.schema import Stream
 from weft.sql.expressions import bind_expression
-from weft.sql.scope import Named, Scope, called
+from weft.sql.scope import Named, Scope, Shown, called
 from weft.sql.source import Piece
 from weft.sql.statement import (
     CROSS_JOIN,
@@ -48,6 +48,7 @@ __all__ = [
     "check_terms",
     "check_times",
     "column_names",
+    "common_names",
     "free_alias",
     "not_after",
     "refs",
@@ -85,6 +86,20 @@ def column_names(ref: InputRef, given: Sequence[object]) -> tuple[str, ...]:
             "list a name for each, or none",
         )
     return tuple(name.text for name in ref.columns)
+
+
+def common_names(join: JoinRef, left: Sequence[Shown], right: Sequence[Shown]) -> tuple[Name, ...]:
+    """The names that columns of both sides have, in the order of the left side."""
+    (ref, *_) = leaves(join.right)
+    names = {shown.name.lower() for shown in right}
+    common = [shown.name for shown in left if shown.name.lower() in names]
+    place = ref.called
+    if not common and join.kind != "inner":
+        raise place.error(
+            f"no column of {place.text} has a name that one to its left has, too",
+            f"write {join.kind.upper()} JOIN … ON, or ON TRUE if every pair is wanted",
+        )
+    return tuple(Name(name, place.source, place.span) for name in common)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 Guarantees: every column of the result has a name of its own. The rule: a name after AS stands as it is; `*` and
 `v.*` name their columns alias_column, in the order of FROM; a plain column keeps its name unless another column
 of the result has it too, then it is alias_column; any other expression is col_N, N being its position, from 1.
+A column is called as its stream spells it, or as AS or a sub-select in FROM names it.
 
 Where FROM has USING, `*` gives the columns that SQL gives: those of USING first, once each, then the others from left
 to right. They keep their names; of several with one name that of USING keeps it, and the others are alias_column.
@@ -77,14 +78,17 @@ def _final_name(draft: _Draft, position: int, taken: list[str]) -> str:
     return f"col_{position}"
 
 
-def _wish(expr: Expr) -> str | None:
-    """The name of the column that an expression reads, as its stream spells it; None if it reads none."""
+def _wish(expr: Expr, written: str, shown: Iterable[Shown]) -> str | None:
+    """The name of the column that an expression reads, as its stream or sub-select spells it; None if it reads none."""
     if isinstance(expr, Call) and expr.function == "." and isinstance(expr.args[1], Literal):
         return str(expr.args[1].value)
-    plain = next(columns(expr), None)
-    if plain is None:
-        return None
-    return PROVENANCE if plain.name == PRESENT and expr != plain else plain.name
+    same = [one for one in shown if one.name.lower() == written and not isinstance(one, Column)]
+    given = next((one.name for one in same if isinstance(one, Given) and one.expr == expr), None)
+    read = [column.name for column in columns(expr)]
+    plain = next((name for name in read if name != PRESENT), None)
+    if given or plain or isinstance(expr, Column):
+        return given or plain or PRESENT
+    return next((one.name for one in same), PROVENANCE if read else None)
 
 
 def _twice(
@@ -107,7 +111,7 @@ def _drafts(item: Item, scope: Scope, plain: bool) -> Iterator[_Draft]:
     is_star = isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
     if not is_star:
         expr = bind_expression(item.value, scope)
-        wish = _wish(expr) if isinstance(node, exp.Column) else None
+        wish = _wish(expr, node.name.lower(), scope.shown) if isinstance(node, exp.Column) else None
         yield _Draft(item, expr, item.alias.text if item.alias else None, wish)
         return
     if item.alias is not None:

@@ -343,3 +343,17 @@ def test_a_side_that_reads_nothing_is_refused_where_rows_without_a_partner_stay(
     run.end()
     found = run.results("q").to_pylist()
     assert sorted(found, key=lambda row: row["k"]) == [{"k": 1, "p": 1}, {"k": 2, "p": None}]
+
+
+@pytest.mark.parametrize(
+    ("sql", "names"),
+    [
+        ("SELECT t.P, a.k FROM a, LATERAL (SELECT 1 AS p) AS t", ["p", "k"]),
+        ("SELECT t.B FROM a AS t(b, c, d, e)", ["b"]),
+        ("SELECT d.b FROM (SELECT t.b FROM a AS t(b, c, d, e)) AS d", ["b"]),
+        ("SELECT provenance, K FROM a FULL JOIN b USING (k)", ["provenance", "k"]),
+    ],
+)
+def test_a_column_has_the_name_that_from_gives_it(sql: str, names: list[str]) -> None:
+    """Whoever reads results would look for p, and find col_1 or the name that the stream has for it."""
+    assert [output.name for output in parse_query(sql, STREAMS, cross=True).projection] == names

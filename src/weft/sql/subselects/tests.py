@@ -19,10 +19,10 @@ from weft.logical.expr.nulls import is_null_without
 from weft.logical.outer.outer import Side, always, visible
 from weft.logical.query.join_tree import MARK, PRESENT, Join
 from weft.logical.query.query import Input
-from weft.sql.scope import Inlined, Scope
+from weft.sql.scope import Given, Inlined, Named, Scope, Shown
 from weft.sql.statement import Statement
 
-__all__ = ["Body", "Tests", "anchored", "padded_where"]
+__all__ = ["Body", "Tests", "anchored", "padded_side", "padded_where"]
 
 _TRUE, _FALSE = Literal(True, BOOLEAN), Literal(False, BOOLEAN)
 
@@ -239,3 +239,29 @@ def padded_where(
         for name, expr in named.columns.items()
     }
     return replace(named, columns=columns)
+
+
+def padded_side(
+    names: Sequence[Named], shown: Sequence[Shown], tree: Side
+) -> tuple[tuple[Named, ...], tuple[Shown, ...]]:
+    """The names and columns of a side of an outer join, NULL where the join finds no row of that side.
+
+    A constant of a sub-select would not be, nor ``coalesce(x, 0)``. Wherever there is a row of the side, one of the
+    inputs that are visible in it is there.
+    """
+    missing = frozenset(visible(tree))
+    signs = [Column(alias, PRESENT, BOOLEAN) for alias in always(tree)[:1] or visible(tree)]
+    there: Expr = signs[0] if len(signs) == 1 else call("or", *signs)
+
+    def padded(expr: Expr) -> Expr:
+        return expr if is_null_without(expr, missing) else call("case", there, expr, literal(None))
+
+    return (
+        tuple(
+            replace(named, columns={name: padded(expr) for name, expr in named.columns.items()})
+            if isinstance(named, Inlined)
+            else named
+            for named in names
+        ),
+        tuple(replace(one, expr=padded(one.expr)) if isinstance(one, Given) else one for one in shown),
+    )
