@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,10 +12,13 @@ from tests.shares import seeds
 from tests.unit.optimizer.queries import join, rates
 from tests.unit.optimizer.workspaces import workspace
 from weft.logical.query.canonical import canonical
+from weft.optimizer.expected_cost import with_estimates
+from weft.optimizer.joint.space.hop_cost import HopPricer
 from weft.optimizer.joint.space.single_query_plan import best_alone
 from weft.optimizer.joint.space.workspace import Workspace
 from weft.optimizer.single.strategies import optimise
 from weft.optimizer.space import Options
+from weft.plan.physical.lower import lower_workload
 from weft.plan.workload import share
 from weft.stats.statistics import Statistics
 
@@ -84,6 +88,40 @@ class TestCost:
         assert plan.cost is not None
         assert space.cost_of(plan) == pytest.approx(plan.cost.total)
         assert space.cost_of(plan) <= 1.25 * space.cost_of(other)
+
+    @pytest.mark.parametrize("seed", seeds(10))
+    def test_the_latency_of_a_plan_is_that_of_its_graph_and_is_paid(self, seed: int) -> None:
+        """A joint plan whose latency cost nothing would be preferred to a plan that takes fewer steps."""
+        case = random_case(seed, least=2, most=5)
+        query = canonical(case.query).query
+        dear = replace(self.OPTIONS, weights=replace(self.OPTIONS.weights, latency=7.0))
+        plan = share({"q": optimise(query, case.statistics, self.OPTIONS)})
+        free, paid = (Workspace({"q": query}, case.statistics, options) for options in (self.OPTIONS, dear))
+        graph = with_estimates(lower_workload(plan), case.statistics, self.OPTIONS)
+        cost = paid.priced(plan).cost
+        assert cost is not None
+        assert graph.cost is not None
+        assert cost.latency == pytest.approx(graph.cost.latency)
+        assert paid.cost_of(plan) == pytest.approx(free.cost_of(plan) + 7 * cost.latency)
+        assert cost.total == pytest.approx(paid.cost_of(plan))
+        assert cost.probes == pytest.approx(free.priced(plan).cost.probes)  # type: ignore[union-attr]
+        hops = [HopPricer(space).cost(plan) for space in (free, paid)]
+        assert hops[0] is not None
+        assert hops[1] is not None
+        assert hops[1].total == pytest.approx(hops[0].total + 7 * cost.latency)
+
+    @pytest.mark.parametrize("seed", seeds(6))
+    def test_a_dear_latency_never_makes_the_chosen_plan_slower(self, seed: int) -> None:
+        """What latency costs is part of the search, not only of the bill."""
+        case = random_case(seed, least=3, most=5)
+        query = canonical(case.query).query
+        dear = replace(self.OPTIONS, weights=replace(self.OPTIONS.weights, latency=1e6))
+        chosen = [
+            best_alone(Workspace({"q": query}, case.statistics, options), "q")
+            for options in (self.OPTIONS, dear)
+        ]
+        free, paid = (plan.cost.latency for plan in chosen if plan.cost is not None)
+        assert paid <= free + 1e-9
 
     def test_equal_beginnings_of_walks_are_paid_once(self) -> None:
         """Both queries send S to T first; whatever either does then is its own."""

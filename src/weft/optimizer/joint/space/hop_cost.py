@@ -53,6 +53,7 @@ class HopPricer:
                 where = (rule.start, rule.known, store.aliases, store.layout)
                 yield self.workspace.work(rule.users[0], *where, shipped)
                 yield self.workspace.call_cost(rule.users[0], rule.start, rule.known, store.aliases)
+                yield self.workspace.delay_cost(rule.start)
 
     def _storing(self, graph: PhysicalGraph) -> Iterator[float]:
         """The work of adding to intermediate results."""

@@ -183,10 +183,26 @@ class Workspace(SubJoins):
         start, space = part.space.query.aliases[i], part.space
         tuples = self.tuples(start, numbers[known])
         calls = self._calls(start, numbers[known], numbers[mask], numbers[known | mask])
+        delay = self.delay_cost(start)
         for store in self.layouts(numbers[mask]):
             layout = self.stores[store].layout
             cost = space.work(i, known, mask, space.spread(layout), ANYWHERE, tuples, True)
-            yield WalkStep(start, numbers[known], store, numbers[known | mask], cost + calls)
+            yield WalkStep(start, numbers[known], store, numbers[known | mask], cost + calls + delay)
+
+    def delay_cost(self, start: str) -> float:
+        """What it costs that tuples of an input take one step more, where latency has a price (ELat, 5.6)."""
+        weight = self.options.weights.latency
+        return weight * self._parts[start] if weight else 0.0
+
+    @cached_property
+    def _parts(self) -> dict[str, float]:
+        """Which part of all tuples are of each input, by the highest rate that a query expects of it."""
+        rates: dict[str, float] = {}
+        for part in self._lattices.values():
+            for alias, rate in zip(part.space.query.aliases, part.space.rates, strict=True):
+                rates[alias] = max(rate, rates.get(alias, 0.0))
+        total = math.fsum(rates.values()) or 1.0
+        return {alias: rate / total for alias, rate in rates.items()}
 
     def _calls(self, start: str, known: int, stored: int, target: int) -> float:
         """The work of users' functions where two sub-joins meet, by the figures of the first query that has both."""
@@ -252,7 +268,8 @@ class Workspace(SubJoins):
         sent = math.fsum(step.cost for step in steps)
         per_tuple = self.options.weights.probe + self.options.weights.ship
         calls = math.fsum(self._calls(s.start, s.known, self.join_of(s.store), s.target) for s in steps)
-        probes = (sent - calls) / per_tuple if per_tuple else 0.0
+        delays = math.fsum(self.delay_cost(step.start) for step in steps)
+        probes = (sent - calls - delays) / per_tuple if per_tuple else 0.0
         sizes = [
             StoreCost(self.stores[n].aliases, self.size(self.join_of(n)), self.rate(self.join_of(n)))
             for n in stores
@@ -262,7 +279,7 @@ class Workspace(SubJoins):
             storage=math.fsum(map(self.stored, stores)),
             probes=probes,
             shipped=probes,
-            latency=0.0,
+            latency=math.fsum(self._parts[step.start] for step in steps),
             hops=0,
             stores=tuple(sizes),
         )
