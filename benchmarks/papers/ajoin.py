@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 from benchmarks._ajoin import ATR_MAX, ATTRIBUTES, Selections, draw, similar, stream_names
 from benchmarks.groups import make_workload
-from benchmarks.papers.clash import LOCAL
 from benchmarks.papers.figures import Claim, Fact, Figure, Row, Rows, over, value
-from benchmarks.papers.workloads import BEGAN, Workload, run
+from benchmarks.papers.workloads import BEGAN, LOCAL, Workload, run
 
 import weft
 

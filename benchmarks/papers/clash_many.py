@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from benchmarks.ilp import measure as plan_together
-from benchmarks.papers.clash import LOCAL
 from benchmarks.papers.figures import Claim, Fact, Figure, Row, Rows, over, value
-from benchmarks.papers.workloads import BEGAN, Ran, Workload, run, tpch
+from benchmarks.papers.workloads import BEGAN, LOCAL, Ran, Workload, run, tpch
 
 import weft
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from benchmarks.papers.clash import LOCAL
 from benchmarks.papers.figures import Claim, Fact, Figure, Row, Rows, over, value
-from benchmarks.papers.workloads import Workload, run
+from benchmarks.papers.workloads import LOCAL, Workload, run
 
 SQL = (
     "SELECT coalesce(a.id, b.id, c.id) AS id, a.v1, b.v2, c.v3 FROM flight1 AS a FULL OUTER "

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from benchmarks.papers.clash import LOCAL
 from benchmarks.papers.figures import Claim, Fact, Figure, Row, Rows, over
-from benchmarks.papers.workloads import BEGAN, Workload, run
+from benchmarks.papers.workloads import BEGAN, LOCAL, Workload, run
 
 BAND = 10
 Values = npt.NDArray[np.int64]

@@ -26,6 +26,12 @@ from weft.plan.join_plan import Cost
 from weft.runtime.observe.metrics import BatchMetrics
 from weft.stats.histogram import Latency
 
+# How figures differ from the papers' where `run` measures them.
+LOCAL = (
+    "in one process that does the work of all partitions in turn, where the thesis has tasks on"
+    " EC2 machines; rows per second "
+    "of processor time"
+)
 HORIZON = 100.0  # seconds in which all rows of a workload come, where it has no event times
 
 
