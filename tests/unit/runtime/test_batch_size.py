@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+import sys
 import time
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
-from tests.shares import examples
+from tests.shares import examples, quick, seeds
 from weft.connectors.memory.source import TableSource
 from weft.errors import ConfigError
 from weft.ports.source import Offer, Part
@@ -187,6 +188,87 @@ def test_a_stream_an_hour_behind_does_not_let_the_other_fill_the_state(
     stored = [sum(store.rows for store in one.stores.values()) for one in batches]
     assert max(stored) <= 2 * MB // 2 // 16 + 4 * rows  # two batches of rows of 16 bytes, and the windows
     assert sum(one.rows for batch in batches for one in batch.inputs.values()) == (90 + 30) * rows
+
+
+@dataclass
+class _Reading:
+    """A stream that is read: the bytes of its parts and from when to when they are; whether it tells, and offers."""
+
+    parts: list[tuple[int, int, int]]
+    tells: bool
+    offers: int
+    read: int = 0
+
+    @classmethod
+    def drawn(cls, rng: random.Random, begin: int, per_minute: float, size: float) -> _Reading:
+        """A stream until minute 90, which brings now more bytes a minute, now fewer."""
+        parts = list[tuple[int, int, int]]()
+        while begin < 90 * MINUTE:
+            taken = int(size * rng.uniform(0.2, 1))
+            end = begin + int(taken / (per_minute * rng.uniform(0.3, 3)) * MINUTE) + 1
+            parts.append((taken, begin, end))
+            begin = end
+        return cls(parts, rng.random() < 0.5, rng.choice((3, 20, len(parts))))
+
+    def offer(self) -> Offer:
+        """The next parts."""
+        rest = self.parts[self.read :]
+        parts = (
+            Part({}, size, oldest=begin, newest=end) if self.tells else Part({}, size)
+            for size, begin, end in rest[: self.offers]
+        )
+        return Offer(tuple(parts), backlog=(len(rest), sum(size for size, *_ in rest)))
+
+    def stored(self, since: int, until: int = sys.maxsize) -> int:
+        """The bytes of what was read that is from those times."""
+        return sum(size for size, _, end in self.parts[: self.read] if since <= end <= until)
+
+
+def _most_beside_windows(seed: int, joined: list[list[str]]) -> tuple[float, float]:
+    """How much is stored at most beside the windows, and how much an hour brings at most, in largest batches."""
+    rng = random.Random(seed)
+    most, target = rng.choice((16, 512)) * MB, rng.choice((None, 0.05, 1.0))
+    fixed, speed, window = (
+        rng.choice((0.0, 0.05, 0.5)),
+        rng.choice((10, 100)) * MB,
+        rng.choice((1, 5)) * MINUTE,
+    )
+    rate, ahead = rng.choice((5, 15)) * most / 60, rng.choice("ab")
+    streams = {
+        name: _Reading.drawn(rng, 60 * MINUTE * (name == ahead), rate, rng.choice((0.1, 0.5)) * most)
+        for name in "ab"
+    }
+    sizes, times, newest, mark = BatchSize(most), StreamTimes(), dict[str, int](), -sys.maxsize
+    beside = largest = 0
+    while any(one.read < len(one.parts) for one in streams.values()):
+        offers = {name: one.offer() for name, one in streams.items()}
+        taken = choose_parts(offers, sizes.next_bytes(target, 100.0), most, joined, times, largest)
+        for name, parts in taken.items():
+            streams[name].read += len(parts)
+            newest[name] = streams[name].parts[streams[name].read - 1][2]
+        size = sum(part.bytes for parts in taken.values() for part in parts)
+        assert 0 < size <= most
+        largest = max(largest, size)
+        inside = sum(one.stored(mark - window, mark + window) for one in streams.values())
+        beside = max(beside, sum(one.stored(mark - window) for one in streams.values()) - inside)
+        times.measured(taken, newest)
+        sizes.measured(size, (fixed + size / speed) * rng.uniform(0.9, 1.1))
+        mark = min(newest.values()) if len(newest) == 2 else mark  # rows before it go with the next batch
+    return beside / largest, 60 * rate / largest
+
+
+@pytest.mark.parametrize("block", quick(range(4), 1))
+def test_a_stream_an_hour_behind_leaves_two_batches_beside_the_windows_whatever_sizes_are(block: int) -> None:
+    """Parts that tell their times or not, few or all of them offered, with a target or without."""
+    together = [_most_beside_windows(seed, [["a", "b"]]) for seed in seeds(20, block)]
+    assert max(beside for beside, _ in together) < 2.5
+    assert max(hour for _, hour in together) > 12
+
+
+def test_streams_that_do_not_wait_for_each_other_would_fill_the_state() -> None:
+    """So the test above can fail."""
+    apart = [_most_beside_windows(seed, []) for seed in seeds(10)]
+    assert max(beside for beside, _ in apart) > 5
 
 
 @pytest.mark.parametrize("wrong", ["soon", "0 s"])
