@@ -14,6 +14,8 @@ unexport PYTHONDONTWRITEBYTECODE
 ARCHIVE := WEFT_CLASS_ARCHIVE=1 XDG_CACHE_HOME=$(CURDIR)/$(VENV)/cache
 # Three workers for two cores: one has Spark, which waits a lot, and helps the others when it is done (tests/conftest.py).
 PYTEST := SPARK_LOCAL_IP=127.0.0.1 $(BIN)/pytest -n 3 --dist loadgroup --durations=40
+# Tests that compile what joins alone do not need: functions of texts, Avro. They run again with the others, which say what fails.
+COMPILING := $(addprefix tests/unit/,kernels/test_edge_values.py connectors/kafka/avro/test_decode.py test_factors.py)
 SEED := $(or $(SEED),$(shell date +%s))
 SCALE ?= 20
 FAULT_SCALE = $(or $(filter-out 20,$(SCALE)),11)
@@ -49,6 +51,7 @@ ci: $(READY) archive ## Run what `make test` leaves out: clusters, servers, kill
 warm: $(READY) java # Compile the kernels and the tests once, before several processes would do it at the same time
 	$(BIN)/python -c 'from weft.kernels.warm_up import warm_up; warm_up()'
 	$(BIN)/pytest --collect-only -qq > /dev/null
+	@$(BIN)/pytest -qq -m "not ci and not slow" $(COMPILING) > /dev/null || true
 
 archive: $(READY) java warm # Archive Spark's classes, for programs that start Java
 	SPARK_LOCAL_IP=127.0.0.1 $(ARCHIVE) $(BIN)/python -c 'from weft.runtime.spark.class_archive import archive_place as place; \
