@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.optimizer.ajoin import (
+    CR,
     QUERIES,
     SAMPLE,
     STATISTICS,
+    VW,
     WC,
     ask,
     common,
@@ -22,7 +24,8 @@ from tests.unit.optimizer.ajoin import (
 from weft.errors import StatisticsError
 from weft.optimizer.groups.grouping import Groups, SharingCosts, TwoWayJoin, groups, join_cost, sub_joins
 from weft.optimizer.groups.overlap import Estimated, Measured
-from weft.stats.statistics import Statistics
+from weft.stats.estimate import Estimator
+from weft.stats.statistics import DEFAULTS, Statistics
 
 NAMES = tuple(QUERIES)
 
@@ -78,6 +81,60 @@ class TestEquation2:
     def test_late_materialisation(self) -> None:
         """b_m = 0: not the last join."""
         assert join_cost((100, 50), (20, 10), 500, materialise=False) == 160
+
+
+class TestIndexes:
+    """b_i: an input is indexed once for all sub-joins that look it up by the same columns."""
+
+    @staticmethod
+    def paid_too_often(where: str, tables: str) -> tuple[float, dict[str, float]]:
+        """What indexing would cost more if every sub-join had indexes of its own, and the rates of the inputs."""
+        queries = {"Q": ask(tables, where)}
+        overlap = Estimated(queries, STATISTICS)
+        found = list(sub_joins(queries["Q"]))
+        each = sum(SharingCosts(queries, overlap, STATISTICS, join).total([("Q",)]) for join in found)
+        rates = dict(zip(queries["Q"].aliases, Estimator(queries["Q"], STATISTICS).rates, strict=True))
+        again = {
+            alias: rate * (sum(alias in (join.left, join.right) for join in found) - 1)
+            for alias, rate in rates.items()
+        }
+        return each - SharingCosts(queries, overlap, STATISTICS).total([("Q",)]), again
+
+    def test_a_join_of_two_costs_what_the_equation_says(self) -> None:
+        """With one sub-join, both sides are indexed, once."""
+        queries = {"Q": ask("W, C", WC)}
+        estimator = Estimator(queries["Q"], STATISTICS)
+        keys = [
+            STATISTICS.stream(name).distinct.get("usrID", DEFAULTS.distinct) for name in queries["Q"].aliases
+        ]
+        known = [min(some, rate) for some, rate in zip(keys, estimator.rates, strict=True)]
+        wanted = join_cost(
+            (estimator.rates[0], estimator.rates[1]), (known[0], known[1]), estimator.rate(0b11)
+        )
+        costs = SharingCosts(queries, Estimated(queries, STATISTICS), STATISTICS)
+        assert costs.total([("Q",)]) == pytest.approx(wanted)
+
+    def test_joins_on_one_column_share_the_index(self) -> None:
+        """W, C and R are joined by their users: each has one index, whichever sub-joins look into it."""
+        extra, again = self.paid_too_often(f"{WC} AND {CR}", "W, C, R")
+        assert again["C"] > 0
+        assert extra == pytest.approx(sum(again.values()))
+
+    def test_joins_on_other_columns_need_other_indexes(self) -> None:
+        """W is looked up by the video from V and by the user from C."""
+        extra, again = self.paid_too_often(f"{VW} AND {WC}", "V, W, C")
+        assert again["W"] > 0
+        assert extra == pytest.approx(0, abs=1e-9)
+
+    @given(st.dictionaries(st.integers(0, 63), st.integers(1, 9), min_size=1), st.permutations(NAMES))
+    def test_a_gain_is_the_difference_of_the_totals(self, counts: dict[int, int], names: list[str]) -> None:
+        """Else groups would be formed by another cost than the one they are judged by."""
+        costs = SharingCosts(QUERIES, Measured(NAMES, dict.fromkeys("VWCR", counts)), STATISTICS)
+        for size in range(1, len(names)):
+            group, name = tuple(names[:size]), names[size]
+            saved = costs.total([group, (name,)]) - costs.total([(*group, name)])
+            common_join = costs.have_common(group, (name,))
+            assert costs.gain(group, name) == pytest.approx(saved if common_join else 0.0, abs=1e-6)
 
 
 class TestEstimatedOverlap:

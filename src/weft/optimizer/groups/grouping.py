@@ -11,8 +11,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import NamedTuple
 
-from weft.logical.expr.expression import Call, Column, Expr, columns
+from weft.logical.expr.expression import Call, Column, Expr, aliases, columns
 from weft.logical.query.canonical import joined_on
 from weft.logical.query.query import Query
 from weft.optimizer.groups.overlap import Overlap
@@ -110,6 +111,13 @@ class _Figures:
         return self if self.matches >= other.matches else other
 
 
+class _Index(NamedTuple):
+    """An input, indexed by the columns that it is joined on, or by what a theta join compares."""
+
+    alias: str
+    by: tuple[str, ...]
+
+
 class SharingCosts:
     """The costs of groups of queries by Equation 2, summed over their sub-joins, which are numbered here."""
 
@@ -124,24 +132,45 @@ class SharingCosts:
         self._overlap = overlap
         numbers: dict[TwoWayJoin, int] = {}
         self._figures: dict[str, dict[int, _Figures]] = {}
+        self._indexes: dict[str, dict[_Index, float]] = {}
         for name, query in queries.items():
             found = [join for join in sub_joins(query) if only in (None, join)]
             estimator = Estimator(replace(query, filters=()), statistics)
             self._figures[name] = {
                 numbers.setdefault(join, len(numbers)): _figures(estimator, join) for join in found
             }
+            self._indexes[name] = {
+                index: estimator.rates[query.aliases.index(index.alias)]
+                for join in found
+                for index in _indexes(join)
+            }
         self._joins = list(numbers)
         self.names = [name for name, figures in self._figures.items() if figures or only is None]
         self._known: dict[tuple[int, tuple[str, ...]], float] = {}
 
     def gain(self, group: tuple[str, ...], name: str) -> float:
-        """What a group and a query cost separately, less what they cost shared; sub-joins not in common cancel out."""
-        found = 0.0
+        """What a group and a query cost separately, less what they cost shared; what is not in common cancels out.
+
+        An input that both join on the same columns is indexed once, by whichever sub-joins; but a group that has no
+        sub-join in common with a query gains nothing by it.
+        """
+        if not self.have_common(group, (name,)):
+            return 0.0
+        found = self._gain_of_indexes(group, name)
         for join in self._figures[name]:
             having = tuple(member for member in group if join in self._figures[member])
             if having:
                 separately = self._cost(join, having) + self._cost(join, (name,))
                 found += separately - self._computed(join, (*having, name))
+        return found
+
+    def _gain_of_indexes(self, group: tuple[str, ...], name: str) -> float:
+        found = 0.0
+        for index in self._indexes[name]:
+            having = tuple(member for member in group if index in self._indexes[member])
+            if having:
+                separately = self._indexing(index, having) + self._indexing(index, (name,))
+                found += separately - self._indexing(index, (*having, name))
         return found
 
     def best_group(self, groups: Sequence[tuple[str, ...]], name: str) -> tuple[float, int]:
@@ -152,11 +181,13 @@ class SharingCosts:
 
     def total(self, groups: Iterable[tuple[str, ...]]) -> float:
         """What all groups cost, each executed by itself."""
-        return math.fsum(
-            self._cost(join, tuple(name for name in group if join in self._figures[name]))
-            for group in groups
-            for join in sorted({join for name in group for join in self._figures[name]})
-        )
+        return math.fsum(cost for group in groups for cost in self._parts(group))
+
+    def _parts(self, group: tuple[str, ...]) -> Iterator[float]:
+        for join in sorted({join for name in group for join in self._figures[name]}):
+            yield self._cost(join, tuple(name for name in group if join in self._figures[name]))
+        for index in sorted({index for name in group for index in self._indexes[name]}):
+            yield self._indexing(index, tuple(name for name in group if index in self._indexes[name]))
 
     def have_common(self, one: Iterable[str], other: Iterable[str]) -> bool:
         """Whether two groups of queries have a sub-join in common."""
@@ -184,7 +215,10 @@ class SharingCosts:
         return known
 
     def _computed(self, join: int, names: tuple[str, ...]) -> float:
-        """COST with Crd of the unions. In Weft every match is made into a tuple, so b_m is always set."""
+        """COST with Crd of the unions, but for indexing, which is paid once for all sub-joins that use an index.
+
+        In Weft every match is made into a tuple, so b_m is always set.
+        """
         figures = self._figures[names[0]][join]
         for name in names[1:]:
             figures = figures.widest(self._figures[name][join])
@@ -192,7 +226,11 @@ class SharingCosts:
         left, right = self._overlap.part(sides.left, names), self._overlap.part(sides.right, names)
         arrivals = figures.arrivals[0] * left, figures.arrivals[1] * right
         keys = min(figures.keys[0], arrivals[0]), min(figures.keys[1], arrivals[1])
-        return join_cost(arrivals, keys, figures.matches * left * right)
+        return join_cost(arrivals, keys, figures.matches * left * right, index=(False, False))
+
+    def _indexing(self, index: _Index, names: tuple[str, ...]) -> float:
+        """Crd of the union of what queries index: b_i is set once for an input and the columns it is joined on."""
+        return max(self._indexes[name][index] for name in names) * self._overlap.part(index.alias, names)
 
 
 def _figures(estimator: Estimator, join: TwoWayJoin) -> _Figures:
@@ -201,6 +239,14 @@ def _figures(estimator: Estimator, join: TwoWayJoin) -> _Figures:
     keys = _keys(query, join.left, join, statistics), _keys(query, join.right, join, statistics)
     matches = estimator.rate(1 << left | 1 << right)
     return _Figures((estimator.rates[left], estimator.rates[right]), keys, matches)
+
+
+def _indexes(join: TwoWayJoin) -> Iterator[_Index]:
+    """The index of either side: by the sides of equalities that are its own, or by the whole of a theta join."""
+    sides = [arg for expr in join.on if isinstance(expr, Call) and expr.function == "=" for arg in expr.args]
+    for alias in (join.left, join.right):
+        own = sorted(str(side) for side in sides if aliases(side) == {alias})
+        yield _Index(alias, tuple(own or map(str, join.on)))
 
 
 def _keys(query: Query, alias: str, join: TwoWayJoin, statistics: Statistics) -> float:
