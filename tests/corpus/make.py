@@ -140,6 +140,10 @@ def sub_selects() -> Iterator[str]:
         "a.x IN (SELECT z FROM b)",
         "a.y NOT IN (SELECT w FROM c)",
         "(a.k, a.x) IN (SELECT k, z FROM b)",
+        "EXISTS (SELECT DISTINCT b.z FROM b WHERE b.k = a.k)",
+        "a.x NOT IN (SELECT DISTINCT z FROM b WHERE b.k = a.k)",
+        "a.x IN (SELECT z FROM b UNION SELECT w FROM c UNION SELECT z FROM b)",
+        "a.x <= ALL (SELECT DISTINCT z FROM b WHERE b.k = a.k)",
     ]
     signs = ("=", "<>", "<", ">=")
     tests += [

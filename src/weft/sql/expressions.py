@@ -287,7 +287,7 @@ class _Binder:
         return self.sub_selects(node).exists(self.branches(node.this), self.scope)
 
     def scalar(self, node: exp.Query, _: int) -> Expr:
-        found = self.sub_selects(node).value(self.branches(node), self.scope)
+        found = self.sub_selects(node).value(self.branches(node, often=True), self.scope)
         if found is None:
             raise unsupported(self.source, node)
         return found
@@ -298,11 +298,12 @@ class _Binder:
             raise unsupported(self.source, node)
         return self.scope.sub_selects
 
-    def branches(self, node: exp.Expr) -> tuple[Statement, ...]:
-        """The sub-select that a node is."""
+    def branches(self, node: exp.Expr, *, often: bool = False) -> tuple[Statement, ...]:
+        """The sub-select that a node is; DISTINCT says nothing where it does not matter how ``often`` a row comes."""
         if id(node) not in self.piece.selects:
             raise unsupported(self.source, node)
-        return self.piece.selects[id(node)]
+        found = self.piece.selects[id(node)]
+        return found if often else tuple(replace(branch, distinct=False) for branch in found)
 
     def values(self, node: exp.Expr, depth: int) -> tuple[Expr, ...]:
         """The values that are compared with the columns of a sub-select: one, or several in parentheses."""
