@@ -37,6 +37,7 @@ _SMALL = {
     "strategies": "--queries 100 --timed 20",
     "sustainable": "--joins pair --contenders weft,rocksdb --steps 1 --seconds 8",
     "tables": "--rows 300000 --no-levels",
+    "warm": "--rows 4000000 --rounds 1 --joins pair",
     "window": "--rows 400000",
 }
 

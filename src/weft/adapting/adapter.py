@@ -108,7 +108,8 @@ class AdaptivePlan:
         self._hysteresis = Hysteresis()
         self._lasting = LastingGain()
         self._epoch = (0, time.monotonic())  # the first batch of the epoch, and when it began
-        self._changed = time.monotonic()  # when queries began or stopped, and no search has been made since
+        # When queries that began or stopped had run their first batch; None: they have run none.
+        self._changed: float | None = None
         self._planned_for: Statistics | None = None
         self._horizon = DEFAULTS.horizon  # how long unbounded windows are expected to grow
         self._searched, self._search_seconds = -math.inf, 0.0  # when the last search ended, and what it took
@@ -138,7 +139,7 @@ class AdaptivePlan:
         if (
             self._cause != QUERIES
         ):  # while queries come and go every moment, a plan is looked for all the same
-            self._changed = time.monotonic()
+            self._changed = None
         self._cause, self._pending, self.expected = QUERIES, None, None
         self._lasting.ends()
         self._finder.take()  # a plan for the queries that ran before is of no use
@@ -165,10 +166,12 @@ class AdaptivePlan:
         program, plan = situation.active_queries.program, situation.active_queries.plan
         if program is None or plan is None or last is None or self._finder.is_busy:
             return
+        if self._changed is None:
+            self._changed = time.monotonic()
         cause = self._cause
         if self.heavy.should_replan(program.graph, last.heavy, number):
             cause = HEAVY
-        elif not self._has_settled():
+        elif not self._has_settled(time.monotonic() - self._changed):
             return
         if not cause and not self._epoch_is_over(number):
             return
@@ -201,13 +204,14 @@ class AdaptivePlan:
         share = hurry if changed > MUCH or self._hysteresis.better else SHARE
         return time.monotonic() >= self._searched + self._search_seconds / share
 
-    def _has_settled(self) -> bool:
+    def _has_settled(self, seconds: float) -> bool:
         """Whether queries have run for long enough since they last changed to be worth a search.
 
-        The process that searches takes a second of a core to start, from tasks that have most to do just then; and what
-        the first batches measured says little.
+        The process that searches takes most of a second of a core to start, from tasks that have most to do just then;
+        and what the first batches measured says little. The ``seconds`` are those since the first batch, which may take
+        long by itself: Spark's workers start and kernels are loaded.
         """
-        return self._always or time.monotonic() - self._changed >= SETTLING * self._adaptation.epoch_seconds
+        return self._always or seconds >= SETTLING * self._adaptation.epoch_seconds
 
     def _epoch_is_over(self, number: int) -> bool:
         first, began = self._epoch

@@ -125,6 +125,23 @@ class TestLooking:
         world.step()
         assert [one.cause for one in world.finder.asked] == [QUERIES]
 
+    def test_a_first_batch_that_takes_long_does_not_bring_it_nearer(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Workers that start are no reason to search among the batches right after."""
+        now = [100.0]
+        monkeypatch.setattr("weft.adapting.adapter.time.monotonic", lambda: now[0])
+        world = World(epoch_seconds=2.0)
+        now[0] += 60.0
+        for _ in range(10):
+            world.step()
+            now[0] += 0.9
+        assert world.finder.asked == []
+        for _ in range(10):
+            world.step()
+            now[0] += 0.9
+        assert len(world.finder.asked) == 1
+
     def test_only_when_queries_have_run_for_a_while(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A start has other work for the cores; queries that come and go every moment do not put it off for ever."""
         now = 100.0

@@ -243,3 +243,9 @@ def test_the_process_ends_with_the_one_that_started_it(asked: str) -> None:
         parent.kill()
         parent.wait()
         parent.stdout.close()
+
+
+def test_the_process_imports_no_pandas() -> None:
+    """It starts beside batches, on their cores; a third of what its start took was a library that it does not use."""
+    code = "import sys, weft.adapting.background; sys.exit('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -108,12 +108,12 @@ def _first_code(args: Sequence[Any], kind: pa.DataType) -> Any:
     return with_nulls(out, valid_rows(args), kind)
 
 
-_CHARACTERS = pa.array(["", *map(chr, range(256))])
+_CHARACTERS = ("", *map(chr, range(256)))  # no column yet: making one imports pandas
 
 
 def _character(args: Sequence[Any], _kind: pa.DataType) -> Any:
     code = _longs(args[0])
-    return _made(args, _CHARACTERS.take(pa.array(np.where(code < 0, 0, (code & 0xFF) + 1))))
+    return _made(args, pa.array(_CHARACTERS).take(pa.array(np.where(code < 0, 0, (code & 0xFF) + 1))))
 
 
 def _initial_capitals(args: Sequence[Any], kind: pa.DataType) -> Any:

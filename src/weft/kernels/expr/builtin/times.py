@@ -122,12 +122,14 @@ def _week_year(days: Longs) -> Any:
 
 
 def _name_of(names: str, place: Callable[[Longs], Any]) -> ColumnFunction:
-    """A name out of some, by a number from 0 for the days since 1970."""
-    words = pa.array(names.split())
+    """A name out of some, by a number from 0 for the days since 1970.
+
+    The names become a column when one is asked for: the first that Arrow makes of Python's objects imports pandas.
+    """
 
     def rule(args: Sequence[Any], _kind: pa.DataType) -> Any:
         index = with_nulls(place(days_of(args[0])), valid_rows(args), pa.int64())
-        return words.take(index)
+        return pa.array(names.split()).take(index)
 
     return rule
 
