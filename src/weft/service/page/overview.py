@@ -83,13 +83,17 @@ def overview(visit: Visit) -> Live:
 
 
 def task_cells(last: BatchMetrics | None, streams: Sequence[StreamInfo]) -> list[tuple[str, ...]]:
-    """By hop, how long its slowest task took and which part of the work it did; then the streams that wait."""
+    """By hop, how long its slowest task took and which part of the work it did; then merging, and streams that wait."""
     rows: list[tuple[str, ...]] = []
     for number, seconds in enumerate(last.seconds if last is not None else ()):
         share = last.busiest[number] if last is not None and number < len(last.busiest) else None
         told = "skewed: one task does most of it" if share is not None and _SKEWED < share < 1 else ""
         where = "reading" if number == 0 else f"hop {number}"
         rows.append((where, duration_text(seconds), _UNKNOWN if share is None else f"{share:.0%}", told))
+    if last is not None and (last.merged_bytes or last.merge_debt):
+        merged, waits = bytes_text(last.merged_bytes), bytes_text(last.merge_debt)
+        told = f"{merged} of stored runs merged, {waits} wait to be"
+        rows.append(("merging", _UNKNOWN, _UNKNOWN, told))
     for stream in streams:
         if stream.backlog and stream.behind > _PRESSED:
             waits = (

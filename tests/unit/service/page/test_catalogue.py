@@ -91,6 +91,8 @@ def test_skew_and_backpressure_are_told(tmp_path: Path) -> None:
     """By hop, and by the streams of which more comes than is joined."""
     place(tmp_path)
     batch = BatchMetrics(1, (), {}, {}, {}, 0, seconds=(0.01, 2.0, 0.5), busiest=(1.0, 0.9, 0.5))
+    merging = task_cells(replace(batch, merged_bytes=3_000_000, merge_debt=5_000_000), ())
+    assert merging[-1] == ("merging", "–", "–", "3.0 MB of stored runs merged, 5.0 MB wait to be")
     rows = task_cells(batch, ())
     assert [row[0] for row in rows] == ["reading", "hop 1", "hop 2"]
     assert [bool(row[3]) for row in rows] == [False, True, False]
