@@ -258,7 +258,7 @@ def _most_beside_windows(seed: int, joined: list[list[str]]) -> tuple[float, flo
 
 
 @pytest.mark.parametrize("block", quick(range(4), 1))
-def test_a_stream_an_hour_behind_leaves_two_batches_beside_the_windows_whatever_sizes_are(block: int) -> None:
+def test_a_stream_an_hour_behind_leaves_few_batches_beside_the_windows_whatever_sizes_are(block: int) -> None:
     """Parts that tell their times or not, few or all of them offered, with a target or without."""
     together = [_most_beside_windows(seed, [["a", "b"]]) for seed in seeds(20, block)]
     assert max(beside for beside, _ in together) < 2.5
